@@ -178,8 +178,8 @@ test("fails when the output is missing", () => {
 const malformed: readonly (readonly [string, (document: TestDocument) => void, string])[] = [
   [
     "an output of another schema",
-    (it) => Object.assign(it.output.environment.value, { schema: 4 }),
-    "cdk.tf.json: output.environment.value: schema: invalid input: expected 3, got 4",
+    (it) => Object.assign(it.output.environment.value, { schema: 5 }),
+    "cdk.tf.json: output.environment.value: schema: invalid input: expected 4, got 5",
   ],
   [
     "an unknown endpoint name",

@@ -79,7 +79,7 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
     output: {
       environment: {
         value: {
-          schema: 3,
+          schema: 4,
           name: "two-services",
           where: "unix:///var/run/docker.sock",
           accelerator: "cpu",
@@ -90,7 +90,7 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
               kind: "embed",
               backend: "onnxruntime",
               models: defaultModels.map(({ name }) => name),
-              variant: "fp32",
+              modelKind: "fp32",
               resources: { container: "docker_container.embed" },
               endpoints: [
                 {
@@ -106,7 +106,7 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
               kind: "triton",
               backend: "onnxruntime",
               models: defaultModels.map(({ name }) => name),
-              variant: "fp32",
+              modelKind: "fp32",
               resources: { container: "docker_container.triton" },
               endpoints: [
                 {
@@ -246,7 +246,7 @@ export function kubernetesDocument(
     output: {
       environment: {
         value: {
-          schema: 3,
+          schema: 4,
           name: "cluster",
           where: "kind-clipstack",
           accelerator: "cpu",
@@ -257,7 +257,7 @@ export function kubernetesDocument(
               kind: "embed",
               backend: "onnxruntime",
               models: defaultModels.map(({ name }) => name),
-              variant: "fp32",
+              modelKind: "fp32",
               resources: {
                 deployment: "kubernetes_deployment_v1.embed",
                 service: "kubernetes_service_v1.embed",
@@ -317,7 +317,7 @@ export function embedsDocument(name: string, embeds: readonly TestEmbed[]): Test
     output: {
       environment: {
         value: {
-          schema: 3,
+          schema: 4,
           name,
           where: "unix:///var/run/docker.sock",
           accelerator: "cpu",
@@ -327,7 +327,7 @@ export function embedsDocument(name: string, embeds: readonly TestEmbed[]): Test
             kind: "embed",
             backend: "onnxruntime",
             models: defaultModels.map(({ name }) => name),
-            variant: "fp32",
+            modelKind: "fp32",
             resources: { container: `docker_container.${embed.name}` },
             endpoints: [
               {

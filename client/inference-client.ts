@@ -53,13 +53,13 @@ export interface InferenceClientOptions {
    * Name of the image tower in Triton's repository. Its metadata determines the payload format: the files themselves for `…_jpeg`,
    * uint8 pixels for `…_u8`, normalised float32 otherwise.
    *
-   * @default - the variant with normalised images, such as `openclip_vit_b32`
+   * @default - the model kind with normalised images, such as `openclip_vit_b32`
    */
   readonly tritonModel?: string | undefined;
   /**
    * Name of the text tower in Triton's repository.
    *
-   * @default - the variant without TensorRT, such as `openclip_vit_b32_text`
+   * @default - the model kind without TensorRT, such as `openclip_vit_b32_text`
    */
   readonly tritonTextModel?: string | undefined;
   /**

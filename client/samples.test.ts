@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { dinov2Small } from "../contract/models/dinov2-small.ts";
 import { defaultModel } from "../contract/models/index.ts";
 import { hostPorts } from "../contract/ports.ts";
-import { fp32Variants } from "../contract/repository-files.ts";
+import { fp32Kinds } from "../contract/repository-files.ts";
 import { serverEnv } from "../contract/server-env.ts";
 import {
   type RunningEmbedServer,
@@ -41,7 +41,7 @@ beforeAll(async () => {
   });
   const models = await mkdtemp(join(tmpdir(), "clipstack-readme-models-"));
   for (const modality of ["image", "text"] as const) {
-    const file = modelFile(defaultModel, fp32Variants[modality], models);
+    const file = modelFile(defaultModel, fp32Kinds[modality], models);
     await mkdir(dirname(file), { recursive: true });
     await symlink(await ensureTinyModel(defaultModel, modality), file);
   }

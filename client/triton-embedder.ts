@@ -27,7 +27,7 @@ export interface TritonEmbedderOptions {
   /**
    * Name of the image tower in the model repository. Its metadata determines the payload format.
    *
-   * @default - the variant with normalised images
+   * @default - the model kind with normalised images
    */
   readonly tritonModel?: string | undefined;
   /**

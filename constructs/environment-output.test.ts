@@ -23,7 +23,7 @@ function synthOutput(host: Partial<GpuHostProps> = {}) {
 
 test("is one JSON value with the name that clipstack reads", () => {
   expect(synthOutput()).toMatchObject({
-    schema: 3,
+    schema: 4,
     models: [{ name: "openclip-vit-b32" }],
     name: "test",
     where: "unix:///var/run/docker.sock",

@@ -1,5 +1,5 @@
-import { backendVariants, type TunableVariant } from "../contract/deployed-model-config.ts";
-import type { ServedVariant } from "../contract/environment.ts";
+import { backendKinds, type TunableKind } from "../contract/deployed-model-config.ts";
+import type { ServedKind } from "../contract/environment.ts";
 import { textTowerOf, tokenizerFile as tokenizerFileOf } from "../contract/model-shapes.ts";
 import type { ImageTower, Modality, ModelSpec, TextTower } from "../contract/model-spec.ts";
 import { defaultModel } from "../contract/models/index.ts";
@@ -14,8 +14,8 @@ export interface ServedTower {
   readonly tower: ImageTower | TextTower;
 }
 
-/** Variants that a service can serve from one file per tower. */
-export type FileVariant = Extract<ServedVariant, TunableVariant>;
+/** Model kinds that a service can serve from one file per tower. */
+export type FileKind = Extract<ServedKind, TunableKind>;
 
 /** Towers of some models, in their order, images first. */
 export function servedTowers(models: readonly ModelSpec[]): readonly ServedTower[] {
@@ -27,15 +27,15 @@ export function servedTowers(models: readonly ModelSpec[]): readonly ServedTower
   );
 }
 
-/** Variant of a tower in Triton, if a service serves images in `variant`. */
-export function towerVariant({ modality }: ServedTower, variant: FileVariant): TunableVariant {
-  if (modality === "image") return variant;
-  return backendVariants[variant === "trt" ? "tensorrt" : "onnxruntime"].text;
+/** Model kind of a tower in Triton, if a service serves images in `modelKind`. */
+export function towerKind({ modality }: ServedTower, modelKind: FileKind): TunableKind {
+  if (modality === "image") return modelKind;
+  return backendKinds[modelKind === "trt" ? "tensorrt" : "onnxruntime"].text;
 }
 
 /** Folder of a tower in the model repository, and its name in requests. */
-export function towerFolder(tower: ServedTower, variant: FileVariant): string {
-  return tritonModelName(tower.spec, towerVariant(tower, variant));
+export function towerFolder(tower: ServedTower, modelKind: FileKind): string {
+  return tritonModelName(tower.spec, towerKind(tower, modelKind));
 }
 
 /**

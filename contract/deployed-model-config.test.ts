@@ -3,28 +3,28 @@ import {
   deployedModelConfig,
   type ModelConfigSettings,
   type TunableTritonModel,
-  tunableVariants,
+  tunableKinds,
 } from "./deployed-model-config.ts";
 import { executionInstances, gpuLayout, modelConfig } from "./model-config.ts";
 import { openclipVitB32 as spec } from "./models/openclip-vit-b32.ts";
 import { printModelConfig } from "./print-model-config.ts";
 
 const onnx = (settings: ModelConfigSettings) =>
-  deployedModelConfig({ spec, variant: "fp32" }, 1, settings);
+  deployedModelConfig({ spec, modelKind: "fp32" }, 1, settings);
 const trt = (settings: ModelConfigSettings) =>
-  deployedModelConfig({ spec, variant: "trt" }, 1, settings);
+  deployedModelConfig({ spec, modelKind: "trt" }, 1, settings);
 const accelerator = ({ config }: ReturnType<typeof trt>) =>
   config.optimization?.execution_accelerators?.gpu_execution_accelerator?.[0];
 
-const all = tunableVariants.flatMap((variant) =>
-  [0, 1, 2, 3, 4, 8, 16].map((gpus) => [variant, gpus] as const),
+const all = tunableKinds.flatMap((modelKind) =>
+  [0, 1, 2, 3, 4, 8, 16].map((gpus) => [modelKind, gpus] as const),
 );
 
 test.each(all)(
   "%s, %d GPUs: without settings it equals the configuration of the model",
-  (variant, gpus) => {
-    const { config, text, problems } = deployedModelConfig({ spec, variant }, gpus);
-    const expected = modelConfig(spec, variant, gpuLayout(gpus));
+  (modelKind, gpus) => {
+    const { config, text, problems } = deployedModelConfig({ spec, modelKind }, gpus);
+    const expected = modelConfig(spec, modelKind, gpuLayout(gpus));
     expect(config).toEqual(expected);
     expect(text.replace(/^(#.*\n)+\n/, "")).toBe(printModelConfig(expected));
     expect(problems).toEqual([]);
@@ -32,7 +32,7 @@ test.each(all)(
 );
 
 test("the heading has the number of instances and names the settings", () => {
-  const { text } = deployedModelConfig({ spec, variant: "fp32" }, 4, {
+  const { text } = deployedModelConfig({ spec, modelKind: "fp32" }, 4, {
     instancesPerGpu: 2,
   });
   expect(text.split("\n").slice(0, 3)).toEqual([
@@ -57,7 +57,7 @@ test("a queue delay of 0 is written, because Triton would otherwise use its defa
 });
 
 test("instancesPerGpu applies to each GPU", () => {
-  const { config } = deployedModelConfig({ spec, variant: "trt" }, 4, {
+  const { config } = deployedModelConfig({ spec, modelKind: "trt" }, 4, {
     instancesPerGpu: 3,
   });
   expect(executionInstances(config, 4)).toBe(12);
@@ -76,7 +76,7 @@ test("another optimum batch size has its own engine in the cache", () => {
 test("the optimum batch size of a model is at most its maximum", () => {
   const small: TunableTritonModel = {
     spec: { ...spec, batching: { maximum: 6, preferred: [2] } },
-    variant: "trt",
+    modelKind: "trt",
   };
   const deployed = deployedModelConfig(small, 1, { optimumBatchSize: 16 });
   expect(deployed).toEqual(deployedModelConfig(small, 1, {}));
@@ -101,7 +101,9 @@ test("CUDA graphs are an option of TensorRT's execution provider", () => {
   expect(accelerator(trt({ cudaGraphs: true }))?.parameters?.trt_cuda_graph_enable).toBe("true");
   expect(trt({ cudaGraphs: true }).problems).toEqual([]);
   for (const gpus of [0, 1]) {
-    const { problems } = deployedModelConfig({ spec, variant: "fp32" }, gpus, { cudaGraphs: true });
+    const { problems } = deployedModelConfig({ spec, modelKind: "fp32" }, gpus, {
+      cudaGraphs: true,
+    });
     expect(problems, `${gpus}`).toEqual([
       expect.stringMatching(/^cudaGraphs must be false if ONNX Runtime runs .*, got true$/),
     ]);
@@ -143,7 +145,7 @@ test("on a CPU only the queue delay and the preferred batch sizes have an effect
     cudaGraphs: true,
     engineCachePrefix: "x",
   } as const;
-  const { config, problems } = deployedModelConfig({ spec, variant: "trt" }, 0, settings);
+  const { config, problems } = deployedModelConfig({ spec, modelKind: "trt" }, 0, settings);
   expect(problems).toEqual([]);
   expect(config).toEqual({
     ...modelConfig(spec, "trt", gpuLayout(0)),
@@ -152,7 +154,7 @@ test("on a CPU only the queue delay and the preferred batch sizes have an effect
 });
 
 test("the engine of a text tower is built for its context length", () => {
-  const { config, problems } = deployedModelConfig({ spec, variant: "text-trt" }, 1, {
+  const { config, problems } = deployedModelConfig({ spec, modelKind: "text-trt" }, 1, {
     optimumBatchSize: 8,
   });
   expect(problems).toEqual([]);

@@ -10,24 +10,24 @@ import {
 import { checkModelConfig } from "./model-config-check.ts";
 import type { Modality } from "./model-spec.ts";
 import { printModelConfig } from "./print-model-config.ts";
-import type { TritonSpec, TritonVariant } from "./triton-models.ts";
+import type { ModelKind, TritonSpec } from "./triton-models.ts";
 import type { PrecisionSource } from "./triton-releases.ts";
 
-/** Variants with a configuration that a deployment may change. */
-export const tunableVariants = ["fp32", "trt", "u8", "text", "text-trt"] as const;
-export type TunableVariant = (typeof tunableVariants)[number];
+/** Model kinds with a configuration that a deployment may change. */
+export const tunableKinds = ["fp32", "trt", "u8", "text", "text-trt"] as const;
+export type TunableKind = (typeof tunableKinds)[number];
 
-/** Model of the repository: a spec and one of its variants. */
+/** Model of the repository: a spec and one of its model kinds. */
 export interface TunableTritonModel {
   readonly spec: TritonSpec;
-  readonly variant: TunableVariant;
+  readonly modelKind: TunableKind;
 }
 
-/** Variant of each modality for Triton's backends. */
-export const backendVariants = {
+/** Model kind of each modality for Triton's backends. */
+export const backendKinds = {
   onnxruntime: { image: "fp32", text: "text" },
   tensorrt: { image: "trt", text: "text-trt" },
-} as const satisfies Readonly<Record<string, Readonly<Record<Modality, TunableVariant>>>>;
+} as const satisfies Readonly<Record<string, Readonly<Record<Modality, TunableKind>>>>;
 
 /** Batch sizes for which TensorRT's kernels can be tuned. */
 export const optimumBatchSizes = [8, 16] as const;
@@ -106,18 +106,18 @@ export interface DeployedModelConfig {
  * @throws {Error} if the spec lacks the tower
  */
 export function deployedModelConfig(
-  { spec, variant }: TunableTritonModel,
+  { spec, modelKind }: TunableTritonModel,
   gpus: number,
   settings: ModelConfigSettings = {},
 ): DeployedModelConfig {
   const { precision } = settings;
-  const base = modelConfig(spec, variant, gpuLayout(gpus), precision);
-  const problems = settingsProblems(base, variant, gpus > 0, settings);
+  const base = modelConfig(spec, modelKind, gpuLayout(gpus), precision);
+  const problems = settingsProblems(base, modelKind, gpus > 0, settings);
   const config =
     problems.length > 0
       ? base
       : withSettings(
-          modelConfig(spec, variant, gpuLayout(gpus, settings.instancesPerGpu), precision),
+          modelConfig(spec, modelKind, gpuLayout(gpus, settings.instancesPerGpu), precision),
           settings,
         );
   return {
@@ -137,11 +137,11 @@ export const maxModelVersions = 8;
 
 function settingsProblems(
   base: ModelConfig,
-  variant: TritonVariant,
+  modelKind: ModelKind,
   onGpu: boolean,
   settings: ModelConfigSettings,
 ): readonly string[] {
-  const compiles = variant === "trt" || variant === "text-trt";
+  const compiles = modelKind === "trt" || modelKind === "text-trt";
   const { name: model, max_batch_size: maxBatchSize } = base;
   const { optimumBatchSize: optimum, engineCachePrefix: prefix, cudaGraphs = false } = settings;
   const problems: string[] = [];

@@ -3,10 +3,10 @@ import { ensembleProblems, stepsInOrder } from "./ensemble-check.ts";
 import { type EnsembleStep, type ModelConfig, modelConfig } from "./model-config.ts";
 import { checkModelConfig } from "./model-config-check.ts";
 import { openclipVitB32 as spec } from "./models/openclip-vit-b32.ts";
-import { allVariantsOf } from "./triton-models.ts";
+import { allKindsOf } from "./triton-models.ts";
 
 const ensemble = modelConfig(spec, "jpeg");
-const models = allVariantsOf(spec).map((variant) => modelConfig(spec, variant));
+const models = allKindsOf(spec).map((modelKind) => modelConfig(spec, modelKind));
 const [first, second] = ensemble.ensemble_scheduling!.step as [EnsembleStep, EnsembleStep];
 
 const withSteps = (...step: readonly EnsembleStep[]): ModelConfig => ({

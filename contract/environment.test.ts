@@ -25,7 +25,7 @@ test("reads schema 1 with its former names", () => {
   };
   expect(environment.parse(first)).toEqual({
     ...first,
-    schema: 3,
+    schema: 4,
     models: defaultModels,
     services: [
       {
@@ -34,7 +34,7 @@ test("reads schema 1 with its former names", () => {
         backend: "onnxruntime",
         server: "emulator",
         models: ["openclip-vit-b32"],
-        variant: "fp32",
+        modelKind: "fp32",
         resources: { container: "docker_container.triton" },
         endpoints: [
           { protocol: "oip-http", url: "http://127.0.0.1:8010", name: "onnx-http" },
@@ -65,14 +65,32 @@ test("reads schema 2, whose services had one model with its name in Triton", () 
   const read = environment.parse({ ...second, services });
   expect(read.models).toEqual(defaultModels);
   expect(read.services).toEqual([
-    { ...secondService, models: ["openclip-vit-b32"], variant: "trt" },
+    { ...secondService, models: ["openclip-vit-b32"], modelKind: "trt" },
   ]);
 });
 
 test("fails when a service names a model that the environment does not describe", () => {
-  const services = [{ ...secondService, models: ["dinov2-small"], variant: "fp32" }];
-  const value = { ...second, schema: 3, models: [defaultModel], services };
+  const services = [{ ...secondService, models: ["dinov2-small"], modelKind: "fp32" }];
+  const value = { ...second, schema: 4, models: [defaultModel], services };
   expect(environment.safeParse(value).error?.issues.map(({ message }) => message)).toEqual([
     "must be one of openclip-vit-b32, the models of the environment, got 'dinov2-small'",
   ]);
+});
+
+test("reads schema 3, in which model kinds had the name variant", () => {
+  const former = [{ ...secondService, model: "openclip_vit_b32_trt" }];
+  const { services, ...current } = environment.parse({ ...second, services: former });
+  const third = {
+    ...current,
+    schema: 3,
+    services: services.map(({ modelKind, ...service }) => ({
+      ...service,
+      variant: modelKind,
+      jpegVariant: "dali",
+    })),
+  };
+  expect(environment.parse(third)).toEqual({
+    ...current,
+    services: services.map((service) => ({ ...service, jpegKind: "dali" })),
+  });
 });

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { type Modality, modelSpec } from "./model-spec.ts";
 import { defaultModel, defaultModels } from "./models/index.ts";
-import { type TritonVariant, tritonModelName } from "./triton-models.ts";
+import { type ModelKind, tritonModelName } from "./triton-models.ts";
 
 /**
  * Terraform output `environment`: the services of an environment as one JSON value. `bench`, `verify` and the client read it from
@@ -27,7 +27,7 @@ export function hasEmbedApi(endpoint: EndpointName): boolean {
 }
 
 /** Version of {@link environment}. */
-export const environmentSchema = 3;
+export const environmentSchema = 4;
 
 export const endpoint = z.strictObject({
   protocol: z.enum(["embed-http", "oip-http", "oip-grpc", "metrics"]),
@@ -45,16 +45,16 @@ export type Endpoint = z.infer<typeof endpoint>;
 export const tritonServers = ["tritonserver", "emulator"] as const;
 export type TritonServerKind = (typeof tritonServers)[number];
 
-/** Variants of an image tower that a service may serve. Its text towers are `text-trt` with `trt`, otherwise `text`. */
-export const servedVariants = [
+/** Model kinds of an image tower that a service may serve. Its text towers are `text-trt` with `trt`, otherwise `text`. */
+export const servedKinds = [
   "fp32",
   "trt",
   "u8",
   "jpeg",
   "dali",
   "dali-trt",
-] as const satisfies TritonVariant[];
-export type ServedVariant = (typeof servedVariants)[number];
+] as const satisfies ModelKind[];
+export type ServedKind = (typeof servedKinds)[number];
 
 export const service = z.strictObject({
   /** `embed`, `triton-onnx`, `triton-trt`, `triton-0`, `pytorch`, …; the id of its construct in the stack. */
@@ -67,9 +67,9 @@ export const service = z.strictObject({
   server: z.enum(tritonServers).optional(),
   /** Names of the served models, which `models` of the environment describes. The first is the default. */
   models: z.array(z.string().min(1)).min(1),
-  variant: z.enum(servedVariants),
-  /** Variant of a Triton that accepts JPEG files, which DALI decodes, also of a gateway that forwards them; absent without it. */
-  jpegVariant: z.enum(["dali", "dali-trt"]).optional(),
+  modelKind: z.enum(servedKinds),
+  /** Model kind of a Triton that accepts JPEG files, which DALI decodes, also of a gateway that forwards them; absent without it. */
+  jpegKind: z.enum(["dali", "dali-trt"]).optional(),
   /** Triton servers on other hosts to which a gateway forwards, `host:port`; absent without any. */
   upstreams: z.array(z.string().min(1)).min(1).optional(),
   /** Authentication: `bearer` is `Authorization: Bearer …`. Absent without authentication. The key is never included. */
@@ -141,12 +141,12 @@ export type Environment = z.infer<typeof currentEnvironment>;
  * @param model - One of the service's models. Defaults to the first.
  */
 export function requestedModel(
-  { models, variant }: Pick<Service, "models" | "variant">,
+  { models, modelKind }: Pick<Service, "models" | "modelKind">,
   model = models[0]!,
   modality: Modality = "image",
 ): string {
-  const text = variant === "trt" || variant === "dali-trt" ? "text-trt" : "text";
-  return tritonModelName({ name: model }, modality === "text" ? text : variant);
+  const text = modelKind === "trt" || modelKind === "dali-trt" ? "text-trt" : "text";
+  return tritonModelName({ name: model }, modality === "text" ? text : modelKind);
 }
 
 /** Schema 1, which existing states and plans may contain. */
@@ -167,8 +167,28 @@ const secondSchema = z.looseObject({
   services: z.array(z.looseObject({ model: z.string() })),
 });
 
+/** Schema 3: the model kinds have the name `variant`. */
+const thirdSchema = z.looseObject({
+  schema: z.literal(3),
+  services: z.array(z.looseObject({ variant: z.string(), jpegVariant: z.string().optional() })),
+});
+
 function upgraded(value: unknown): unknown {
-  return withModels(withCurrentNames(value));
+  return withModelKinds(withModels(withCurrentNames(value)));
+}
+
+function withModelKinds(value: unknown): unknown {
+  const { data } = thirdSchema.safeParse(value);
+  if (data === undefined) return value;
+  return {
+    ...data,
+    schema: environmentSchema,
+    services: data.services.map(({ variant, jpegVariant, ...service }) => ({
+      ...service,
+      modelKind: variant,
+      ...(jpegVariant !== undefined && { jpegKind: jpegVariant }),
+    })),
+  };
 }
 
 function withCurrentNames(value: unknown): unknown {
@@ -197,12 +217,12 @@ function withModels(value: unknown): unknown {
   };
 }
 
-/** Default model in the variant that a name of `model_repository/` or of schema 2 stands for. */
-function formerModel(name: string): Pick<Service, "models" | "variant"> {
+/** Default model in the model kind that a name of `model_repository/` or of schema 2 stands for. */
+function formerModel(name: string): Pick<Service, "models" | "modelKind"> {
   const models = [defaultModel.name];
-  const variant = servedVariants.find((it) => requestedModel({ models, variant: it }) === name);
-  return variant === undefined ? { models: [name], variant: "fp32" } : { models, variant };
+  const modelKind = servedKinds.find((it) => requestedModel({ models, modelKind: it }) === name);
+  return modelKind === undefined ? { models: [name], modelKind: "fp32" } : { models, modelKind };
 }
 
-/** Schema of the output; reads schemas 1 and 2 too. */
+/** Schema of the output; reads schemas 1 to 3 too. */
 export const environment = z.preprocess(upgraded, currentEnvironment);

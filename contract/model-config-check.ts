@@ -3,7 +3,7 @@ import { ensembleProblems } from "./ensemble-check.ts";
 import type { InstanceGroup, ModelConfig, ModelConfigTensor, ModelWarmup } from "./model-config.ts";
 import { maxWarmupRuns, modelConfig, tritonType, warmupRuns } from "./model-config.ts";
 import { modelCatalogue } from "./models/index.ts";
-import { allVariantsOf, type TritonModel, type TritonSpec, tritonModel } from "./triton-models.ts";
+import { allKindsOf, type TritonModel, type TritonSpec, tritonModel } from "./triton-models.ts";
 
 /** Host and model repository that a configuration is checked against. */
 export interface CheckOptions {
@@ -33,7 +33,7 @@ export function checkModelConfig(
 ): readonly string[] {
   const specs = options.specs ?? [...modelCatalogue.values()];
   const others = isEnsemble(config)
-    ? specs.flatMap((spec) => allVariantsOf(spec).map((variant) => modelConfig(spec, variant)))
+    ? specs.flatMap((spec) => allKindsOf(spec).map((modelKind) => modelConfig(spec, modelKind)))
     : [];
   return [
     ...loadProblems(config, others, declaredModel(config.name, specs)),
@@ -93,7 +93,7 @@ function isBackend({ backend, platform }: ModelConfig, name: "python" | "dali"):
 /** Model of the specs with the name; undefined if none has it. */
 function declaredModel(name: string, specs: readonly TritonSpec[]): TritonModel | undefined {
   for (const spec of specs) {
-    const models = allVariantsOf(spec).map((variant) => tritonModel(spec, variant));
+    const models = allKindsOf(spec).map((modelKind) => tritonModel(spec, modelKind));
     const found = models.find((model) => model.name === name);
     if (found !== undefined) return found;
   }

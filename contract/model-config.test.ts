@@ -11,7 +11,7 @@ import { modelCatalogue } from "./models/index.ts";
 import { openclipVitB32 as spec } from "./models/openclip-vit-b32.ts";
 import { siglip2Base224 } from "./models/siglip2-base-224.ts";
 import { printModelConfig } from "./print-model-config.ts";
-import { allVariantsOf, tritonModelName } from "./triton-models.ts";
+import { allKindsOf, tritonModelName } from "./triton-models.ts";
 import { precisionSourceOf } from "./triton-releases.ts";
 
 const gpuCounts = [1, 2, 3, 4, 8, 16];
@@ -22,10 +22,10 @@ const trt = modelConfig(spec, "trt", gpuLayout(1));
 test.each([...modelCatalogue.values()])(
   "every configuration of $name passes all checks",
   (entry) => {
-    for (const variant of allVariantsOf(entry)) {
-      expect(checkModelConfig(modelConfig(entry, variant)), variant).toEqual([]);
+    for (const modelKind of allKindsOf(entry)) {
+      expect(checkModelConfig(modelConfig(entry, modelKind)), modelKind).toEqual([]);
       for (const gpus of [0, ...gpuCounts]) {
-        const config = modelConfig(entry, variant, gpuLayout(gpus));
+        const config = modelConfig(entry, modelKind, gpuLayout(gpus));
         expect(checkModelConfig(config, { gpus }), `${config.name} ${gpus}`).toEqual([]);
       }
     }
@@ -77,11 +77,11 @@ describe("TensorRT", () => {
     ["my-build", "FP16", "model.trt-fp16.onnx"],
   ])("%s takes the precision %s from precision_mode and serves the file %s", (tag, mode, file) => {
     const precision = precisionSourceOf(`tritonserver:${tag}`);
-    for (const variant of ["trt", "text-trt"] as const) {
-      const onGpu = modelConfig(spec, variant, gpuLayout(1), precision);
+    for (const modelKind of ["trt", "text-trt"] as const) {
+      const onGpu = modelConfig(spec, modelKind, gpuLayout(1), precision);
       expect(parametersOf(onGpu)?.precision_mode).toBe(mode);
       expect(onGpu.default_model_filename).toBe(file);
-      const onCpu = modelConfig(spec, variant, gpuLayout(0), precision);
+      const onCpu = modelConfig(spec, modelKind, gpuLayout(0), precision);
       expect(onCpu.default_model_filename).toBeUndefined();
     }
   });
@@ -111,7 +111,7 @@ describe("TensorRT", () => {
 
 describe("of another spec", () => {
   const small = { ...siglip2Base224, batching: { maximum: 6, preferred: [] } };
-  const gpu = (variant: "fp32" | "trt" | "text") => modelConfig(small, variant, gpuLayout(1));
+  const gpu = (modelKind: "fp32" | "trt" | "text") => modelConfig(small, modelKind, gpuLayout(1));
 
   test("batch sizes follow from it", () => {
     expect(gpu("fp32").max_batch_size).toBe(6);

@@ -3,13 +3,13 @@ import { daliParameters, preprocessParameters } from "./preprocess-parameters.ts
 import { serverEnv } from "./server-env.ts";
 import type { DataType, TensorSpec } from "./tensor.ts";
 import {
-  type DaliVariant,
+  type DaliKind,
   daliModels,
   daliQueueDelayMicroseconds,
-  isEnsembleVariant,
+  isEnsembleKind,
+  type ModelKind,
   type TritonModel,
   type TritonSpec,
-  type TritonVariant,
   tritonModel,
 } from "./triton-models.ts";
 import { type PrecisionSource, precisionSourceOf } from "./triton-releases.ts";
@@ -195,17 +195,17 @@ function headOf({ name, platform, maxBatchSize, inputs, outputs }: TritonModel) 
   } satisfies ModelConfig;
 }
 
-type OnnxVariant = Exclude<TritonVariant, "preprocess" | "jpeg" | DaliVariant>;
+type OnnxKind = Exclude<ModelKind, "preprocess" | "jpeg" | DaliKind>;
 
 function onnxConfig(
   spec: TritonSpec,
-  variant: OnnxVariant,
+  modelKind: OnnxKind,
   layout: GpuLayout | undefined,
   precision: PrecisionSource,
 ): ModelConfig {
-  const model = tritonModel(spec, variant);
+  const model = tritonModel(spec, modelKind);
   const onGpu = layout?.gpus.length !== 0;
-  const withTensorrt = onGpu && (variant === "trt" || variant === "text-trt");
+  const withTensorrt = onGpu && (modelKind === "trt" || modelKind === "text-trt");
   const { preferredBatchSizes: preferred, maxQueueDelayMicroseconds } = model;
   return {
     ...headOf(model),
@@ -344,8 +344,8 @@ const ensembleSteps = {
 } as const;
 
 /** Configuration of preprocessing followed by the model for its result; their own configurations select the devices. */
-function ensembleConfig(spec: TritonSpec, variant: keyof typeof ensembleSteps): ModelConfig {
-  const [ensemble, preprocess, pixels] = ([variant, ...ensembleSteps[variant]] as const).map(
+function ensembleConfig(spec: TritonSpec, modelKind: keyof typeof ensembleSteps): ModelConfig {
+  const [ensemble, preprocess, pixels] = ([modelKind, ...ensembleSteps[modelKind]] as const).map(
     (each) => tritonModel(spec, each),
   ) as [TritonModel, TritonModel, TritonModel];
   const [image] = preprocess.outputs;
@@ -375,19 +375,20 @@ function ensembleConfig(spec: TritonSpec, variant: keyof typeof ensembleSteps): 
  *
  * @param layout - Devices of its instances. Defaults to `config.pbtxt`, which names no device.
  * @param precision - Precision source of the TensorRT that runs it.
- * @throws {Error} if the spec lacks the variant's tower
+ * @throws {Error} if the spec lacks the model kind's tower
  */
 export function modelConfig(
   spec: TritonSpec,
-  variant: TritonVariant,
+  modelKind: ModelKind,
   layout?: GpuLayout,
   precision: PrecisionSource = precisionSourceOf(),
 ): ModelConfig {
   const { image } = spec.towers;
-  if (variant === "preprocess" && image !== undefined) return preprocessConfig(spec, image);
-  if (variant === "dali-preprocess" && image !== undefined) return daliConfig(spec, image, layout);
-  if (isEnsembleVariant(variant)) return ensembleConfig(spec, variant);
-  return onnxConfig(spec, variant as OnnxVariant, layout, precision);
+  if (modelKind === "preprocess" && image !== undefined) return preprocessConfig(spec, image);
+  if (modelKind === "dali-preprocess" && image !== undefined)
+    return daliConfig(spec, image, layout);
+  if (isEnsembleKind(modelKind)) return ensembleConfig(spec, modelKind);
+  return onnxConfig(spec, modelKind as OnnxKind, layout, precision);
 }
 
 /** Default number of instances of the ONNX Runtime backend. */

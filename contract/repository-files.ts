@@ -2,9 +2,9 @@ import { instancesText } from "./deployed-model-config.ts";
 import { daliFiles, type ModelConfig, modelConfig, tensorrtFile } from "./model-config.ts";
 import { printModelConfig } from "./print-model-config.ts";
 import {
-  isEnsembleVariant,
+  isEnsembleKind,
+  type ModelKind,
   type TritonSpec,
-  type TritonVariant,
   tritonModelName,
 } from "./triton-models.ts";
 
@@ -18,56 +18,57 @@ export interface RepositoryFile {
 }
 
 /**
- * `<model>/config.pbtxt` of a variant, which names no device and serves every number of GPUs.
+ * `<model>/config.pbtxt` of a model kind, which names no device and serves every number of GPUs.
  *
  * @param heading - First line, without `# `.
  */
 export function configurationFile(
   spec: TritonSpec,
-  variant: TritonVariant,
+  modelKind: ModelKind,
   heading: string,
 ): RepositoryFile {
-  const config = modelConfig(spec, variant);
+  const config = modelConfig(spec, modelKind);
   return {
-    path: `${tritonModelName(spec, variant)}/config.pbtxt`,
+    path: `${tritonModelName(spec, modelKind)}/config.pbtxt`,
     text: `# ${heading}\n# ${commentOf(config)}\n\n${printModelConfig(config)}`,
   };
 }
 
-/** Path of the file of version 1 that a variant executes; a link to another model's file if it has `target`. */
+/** Path of the file of version 1 that a model kind executes; a link to another model's file if it has `target`. */
 export interface VersionFile {
   readonly path: string;
   /** Relative to the folder of `path`. */
   readonly target?: string;
 }
 
-/** Variants that execute the file of another one, and its name there. */
-const sharedFiles: Partial<Record<TritonVariant, readonly [TritonVariant, string]>> = {
+/** Model kinds that execute the file of another one, and its name there. */
+const sharedFiles: Partial<Record<ModelKind, readonly [ModelKind, string]>> = {
   trt: ["fp32", "model.onnx"],
   u8: ["fp32", "model.fp32-optimised.onnx"],
   "text-trt": ["text", "model.onnx"],
 };
 
-/** Path of the ONNX file of a variant in a model repository: `openclip_vit_b32/1/model.onnx`. */
-export function modelPath(spec: Pick<TritonSpec, "name">, variant: TritonVariant): string {
-  return `${tritonModelName(spec, variant)}/1/model.onnx`;
+/** Path of the ONNX file of a model kind in a model repository: `openclip_vit_b32/1/model.onnx`. */
+export function modelPath(spec: Pick<TritonSpec, "name">, modelKind: ModelKind): string {
+  return `${tritonModelName(spec, modelKind)}/1/model.onnx`;
 }
 
-/** Variant whose file is that of a tower in FP32. */
-export const fp32Variants = { image: "fp32", text: "text" } as const;
+/** Model kind whose file is that of a tower in FP32. */
+export const fp32Kinds = { image: "fp32", text: "text" } as const;
 
-/** Model files of version 1 of a variant, that of FP32 first; none for an ensemble, whose version folder is empty. */
-export function versionFiles(spec: TritonSpec, variant: TritonVariant): readonly VersionFile[] {
-  if (isEnsembleVariant(variant)) return [];
-  if (variant === "preprocess") return [{ path: `${tritonModelName(spec, variant)}/1/model.py` }];
-  if (variant === "dali-preprocess") return [{ path: daliPipelinePath(spec, "gpu") }];
-  const path = modelPath(spec, variant);
-  const [owner, file] = sharedFiles[variant] ?? [];
+/** Model files of version 1 of a model kind, that of FP32 first; none for an ensemble, whose version folder is empty. */
+export function versionFiles(spec: TritonSpec, modelKind: ModelKind): readonly VersionFile[] {
+  if (isEnsembleKind(modelKind)) return [];
+  if (modelKind === "preprocess")
+    return [{ path: `${tritonModelName(spec, modelKind)}/1/model.py` }];
+  if (modelKind === "dali-preprocess") return [{ path: daliPipelinePath(spec, "gpu") }];
+  const path = modelPath(spec, modelKind);
+  const [owner, file] = sharedFiles[modelKind] ?? [];
   if (owner === undefined) return [{ path }];
   const folder = `../../${tritonModelName(spec, owner)}/1`;
   return [
     { path, target: `${folder}/${file}` },
-    ...(variant === "u8"
+    ...(modelKind === "u8"
       ? []
       : [
           {

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { servedVariants } from "./environment.ts";
+import { servedKinds } from "./environment.ts";
 import { type Modality, type ModelSpec, modelSpec, withModalities } from "./model-spec.ts";
 import { defaultModel, modelCatalogue } from "./models/index.ts";
 import { embedPort } from "./ports.ts";
@@ -127,10 +127,10 @@ export const serverEnv = z
       .pipe(z.array(z.string().regex(grpcTarget, "must be host:port[,host:port…]")))
       .default([]),
     /**
-     * Variant of the models requested from Triton by the backend `triton`: normalised FP32 images, the same with TensorRT, uint8
+     * Model kind of the models requested from Triton by the backend `triton`: normalised FP32 images, the same with TensorRT, uint8
      * pixels, or the image files themselves; `dali` and `dali-trt` forward JPEG files to DALI, and others as normalised images.
      */
-    TRITON_VARIANT: z.enum(servedVariants).default("fp32"),
+    TRITON_MODEL_KIND: z.enum(servedKinds).default("fp32"),
     /** Deadline of one inference on a Triton. */
     TRITON_TIMEOUT_MS: integer(1, 600_000).default(30_000),
     /** PEM file with the certificate authorities of the Tritons. Enables TLS for gRPC. */

@@ -9,7 +9,7 @@ const port = z.int().min(1).max(65_535);
  */
 const schema = z.strictObject({
   "model-repository": z.string().min(1),
-  /** Configuration variant: `<model>/configs/<name>.pbtxt` replaces `<model>/config.pbtxt`. */
+  /** Name of the configuration: `<model>/configs/<name>.pbtxt` replaces `<model>/config.pbtxt`. */
   "model-config-name": z.string().optional(),
   "http-address": z.string().default("0.0.0.0"),
   "http-port": port.default(tritonPorts.http),

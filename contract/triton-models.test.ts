@@ -2,16 +2,16 @@ import { expect, test } from "vitest";
 import { modelCatalogue } from "./models/index.ts";
 import { openclipVitB32 } from "./models/openclip-vit-b32.ts";
 import { siglip2Base224 } from "./models/siglip2-base-224.ts";
-import { tritonModel, tritonModelName, tritonVariants, variantsOf } from "./triton-models.ts";
+import { kindsOf, modelKinds, tritonModel, tritonModelName } from "./triton-models.ts";
 
 test.each([
   ["fp32", "openclip_vit_b32", "onnxruntime_onnx", "FP32", [3, 224, 224]],
   ["trt", "openclip_vit_b32_trt", "onnxruntime_onnx", "FP32", [3, 224, 224]],
   ["u8", "openclip_vit_b32_u8", "onnxruntime_onnx", "UINT8", [224, 224, 3]],
   ["jpeg", "openclip_vit_b32_jpeg", "ensemble", "BYTES", [1]],
-] as const)("%s of ViT-B/32 keeps its name and tensors", (variant, ...expected) => {
+] as const)("%s of ViT-B/32 keeps its name and tensors", (modelKind, ...expected) => {
   const [name, platform, dataType, dims] = expected;
-  expect(tritonModel(openclipVitB32, variant)).toEqual({
+  expect(tritonModel(openclipVitB32, modelKind)).toEqual({
     name,
     platform,
     inputs: [{ name: "image", dataType, dims }],
@@ -43,17 +43,17 @@ test("a text tower takes token ids", () => {
   expect(tritonModelName(siglip2Base224, "text-trt")).toBe("siglip2_base_224_text_trt");
 });
 
-test("a model has the variants of its towers", () => {
-  expect(variantsOf(openclipVitB32)).toEqual(tritonVariants);
+test("a model has the kinds of its towers", () => {
+  expect(kindsOf(openclipVitB32)).toEqual(modelKinds);
   const { image } = openclipVitB32.towers;
   const imagesOnly = { ...openclipVitB32, towers: { image } };
-  expect(variantsOf(imagesOnly)).toEqual(["fp32", "trt", "u8", "preprocess", "jpeg"]);
+  expect(kindsOf(imagesOnly)).toEqual(["fp32", "trt", "u8", "preprocess", "jpeg"]);
   expect(() => tritonModel(imagesOnly, "text")).toThrow("openclip-vit-b32: has no text tower");
 });
 
 test("no two models of the catalogue share a name", () => {
   const names = [...modelCatalogue.values()].flatMap((spec) =>
-    tritonVariants.map((variant) => tritonModelName(spec, variant)),
+    modelKinds.map((modelKind) => tritonModelName(spec, modelKind)),
   );
   expect(new Set(names).size).toBe(names.length);
 });

@@ -13,32 +13,24 @@ import type { TensorSpec } from "./tensor.ts";
 /** Models of Triton's repository that follow from a model spec: names, inputs and outputs, batching. */
 
 /**
- * Variants of a model in Triton's repository: `fp32`, `trt`, `u8` and `jpeg` return embeddings of images and differ in payload format
+ * Kinds of a model in Triton's repository: `fp32`, `trt`, `u8` and `jpeg` return embeddings of images and differ in payload format
  * and execution, `preprocess` is a step of `jpeg`, `text` and `text-trt` return embeddings of texts.
  */
-export const tritonVariants = [
-  "fp32",
-  "trt",
-  "u8",
-  "preprocess",
-  "jpeg",
-  "text",
-  "text-trt",
-] as const;
+export const modelKinds = ["fp32", "trt", "u8", "preprocess", "jpeg", "text", "text-trt"] as const;
 
 /**
- * Variants that decode JPEG files with DALI, on the GPU if there is one: a repository has them only if they are requested.
+ * Model kinds that decode JPEG files with DALI, on the GPU if there is one: a repository has them only if they are requested.
  * `dali-preprocess` is a step of the ensembles `dali` and `dali-trt`, which return embeddings of the models `fp32` and `trt`.
  */
-export const daliVariants = ["dali-preprocess", "dali", "dali-trt"] as const;
-export type DaliVariant = (typeof daliVariants)[number];
+export const daliKinds = ["dali-preprocess", "dali", "dali-trt"] as const;
+export type DaliKind = (typeof daliKinds)[number];
 
 /** Model that follows the DALI pipeline in each ensemble. It accepts the same images preprocessed by the client. */
 export const daliModels = { dali: "fp32", "dali-trt": "trt" } as const satisfies Partial<
-  Record<DaliVariant, TritonVariant>
+  Record<DaliKind, ModelKind>
 >;
 
-export type TritonVariant = (typeof tritonVariants)[number] | DaliVariant;
+export type ModelKind = (typeof modelKinds)[number] | DaliKind;
 
 /** Inputs and outputs of a model of the repository, and its batching in Triton. Shapes are without the batch dimension. */
 export interface TritonModel {
@@ -57,7 +49,7 @@ export interface TritonModel {
 /** Fields of a spec that the repository depends on. */
 export type TritonSpec = Pick<ModelSpec, "name" | "towers" | "embedding" | "batching">;
 
-const suffixes: Readonly<Record<TritonVariant, string>> = {
+const suffixes: Readonly<Record<ModelKind, string>> = {
   fp32: "",
   trt: "_trt",
   u8: "_u8",
@@ -70,57 +62,57 @@ const suffixes: Readonly<Record<TritonVariant, string>> = {
   "dali-trt": "_dali_trt",
 };
 
-/** Name of a variant in the model repository: `openclip_vit_b32_trt`. */
-export function tritonModelName({ name }: Pick<ModelSpec, "name">, variant: TritonVariant): string {
-  return `${name.replaceAll("-", "_")}${suffixes[variant]}`;
+/** Name of a model kind in the model repository: `openclip_vit_b32_trt`. */
+export function tritonModelName({ name }: Pick<ModelSpec, "name">, modelKind: ModelKind): string {
+  return `${name.replaceAll("-", "_")}${suffixes[modelKind]}`;
 }
 
-/** Modality of a variant's input. */
-export function variantModality(variant: TritonVariant): Modality {
-  return variant === "text" || variant === "text-trt" ? "text" : "image";
+/** Modality of a model kind's input. */
+export function kindModality(modelKind: ModelKind): Modality {
+  return modelKind === "text" || modelKind === "text-trt" ? "text" : "image";
 }
 
-/** Variants of the towers that a model has, without DALI. */
-export function variantsOf({ towers }: Pick<ModelSpec, "towers">): readonly TritonVariant[] {
-  return tritonVariants.filter((variant) => towers[variantModality(variant)] !== undefined);
+/** Model kinds of the towers that a model has, without DALI. */
+export function kindsOf({ towers }: Pick<ModelSpec, "towers">): readonly ModelKind[] {
+  return modelKinds.filter((modelKind) => towers[kindModality(modelKind)] !== undefined);
 }
 
-/** All variants of the towers that a model has, DALI included. */
-export function allVariantsOf(spec: Pick<ModelSpec, "towers">): readonly TritonVariant[] {
-  return [...variantsOf(spec), ...(spec.towers.image === undefined ? [] : daliVariants)];
+/** All model kinds of the towers that a model has, DALI included. */
+export function allKindsOf(spec: Pick<ModelSpec, "towers">): readonly ModelKind[] {
+  return [...kindsOf(spec), ...(spec.towers.image === undefined ? [] : daliKinds)];
 }
 
-/** Returns whether a variant is an ensemble, which has no model file. */
-export function isEnsembleVariant(variant: TritonVariant): variant is "jpeg" | "dali" | "dali-trt" {
-  return variant === "jpeg" || variant === "dali" || variant === "dali-trt";
+/** Returns whether a model kind is an ensemble, which has no model file. */
+export function isEnsembleKind(modelKind: ModelKind): modelKind is "jpeg" | "dali" | "dali-trt" {
+  return modelKind === "jpeg" || modelKind === "dali" || modelKind === "dali-trt";
 }
 
 /** Default of the maximum delay of a request to fill a batch. */
 export const queueDelayMicroseconds = 5_000;
 
 /**
- * Returns the name, tensors and batching of a variant.
+ * Returns the name, tensors and batching of a model kind.
  *
- * @throws {Error} if the model lacks the variant's tower
+ * @throws {Error} if the model lacks the model kind's tower
  */
-export function tritonModel(spec: TritonSpec, variant: TritonVariant): TritonModel {
+export function tritonModel(spec: TritonSpec, modelKind: ModelKind): TritonModel {
   const { maximum, preferred } = spec.batching;
-  const common = { name: tritonModelName(spec, variant), maxBatchSize: maximum };
-  if (variant === "preprocess") {
+  const common = { name: tritonModelName(spec, modelKind), maxBatchSize: maximum };
+  if (modelKind === "preprocess") {
     return { ...common, ...preprocessTensors(imageTowerOf(spec)), ...withoutQueue };
   }
-  if (variant === "dali-preprocess") {
+  if (modelKind === "dali-preprocess") {
     const queue = {
       preferredBatchSizes: [],
       maxQueueDelayMicroseconds: daliQueueDelayMicroseconds,
     };
     return { ...common, ...daliTensors(imageTowerOf(spec)), ...queue };
   }
-  const tower = variantModality(variant) === "text" ? textTower(spec) : imageTowerOf(spec);
+  const tower = kindModality(modelKind) === "text" ? textTower(spec) : imageTowerOf(spec);
   return {
     ...common,
-    platform: isEnsembleVariant(variant) ? "ensemble" : "onnxruntime_onnx",
-    inputs: [inputOf(spec, variant)],
+    platform: isEnsembleKind(modelKind) ? "ensemble" : "onnxruntime_onnx",
+    inputs: [inputOf(spec, modelKind)],
     outputs: [embeddingTensor(spec, tower)],
     preferredBatchSizes: preferred,
     maxQueueDelayMicroseconds: queueDelayMicroseconds,
@@ -154,9 +146,9 @@ function daliTensors(tower: ImageTower): Pick<TritonModel, "platform" | "inputs"
 
 function inputOf(
   spec: TritonSpec,
-  variant: Exclude<TritonVariant, "preprocess" | "dali-preprocess">,
+  modelKind: Exclude<ModelKind, "preprocess" | "dali-preprocess">,
 ): TensorSpec {
-  switch (variant) {
+  switch (modelKind) {
     case "fp32":
     case "trt":
       return normalisedImage(imageTowerOf(spec));

@@ -15,7 +15,11 @@ const forTests = process.argv[3] === "--for-tests";
 const external = ["onnxruntime-node", "sharp"];
 
 /** Files that are read at run time, from the folder of the compiled files. */
-const assets = ["inference/preprocess/image-kernel.wasm", "client/triton/proto", "model-tools/proto"];
+const assets = [
+  "inference/preprocess/image-kernel.wasm",
+  "client/triton/proto",
+  "model-tools/proto",
+];
 
 /** @type {import("esbuild").BuildOptions} */
 const options = {

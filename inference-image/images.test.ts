@@ -155,8 +155,8 @@ describe("the CUDA provider of the GPU image", () => {
 describe("the all-in-one image", () => {
   const { embed, tritonOnnx, tritonTrt } = hostPorts;
   const tritons = [
-    { service: "triton-onnx", suffix: '""', variant: "fp32", ports: tritonOnnx },
-    { service: "triton-trt", suffix: "_trt", variant: "trt", ports: tritonTrt },
+    { service: "triton-onnx", suffix: '""', modelKind: "fp32", ports: tritonOnnx },
+    { service: "triton-trt", suffix: "_trt", modelKind: "trt", ports: tritonTrt },
   ];
 
   test("publishes the ports of a GPU host", () => {
@@ -167,13 +167,13 @@ describe("the all-in-one image", () => {
 
   test.each(tritons)(
     "$service serves its models at its ports",
-    ({ service, suffix, variant, ports }) => {
+    ({ service, suffix, modelKind, ports }) => {
       const run = read(`model_repository/image/all-in-one/services/${service}/run`);
       expect(run).toBe(
         `#!/bin/sh\nexec /etc/clipstack/triton ${suffix} ${ports.http} ${ports.grpc} ${ports.metrics}\n`,
       );
       expect(read("model_repository/image/all-in-one/services/embed/run")).toContain(
-        `TRITON_GRPC_URLS=127.0.0.1:${ports.grpc} TRITON_VARIANT=${variant} ;;`,
+        `TRITON_GRPC_URLS=127.0.0.1:${ports.grpc} TRITON_MODEL_KIND=${modelKind} ;;`,
       );
       expect(read("model_repository/image/all-in-one/health")).toContain(
         ` ${service}) set -- "$@" http://127.0.0.1:${ports.http}${oipPaths.ready} ;;`,

@@ -2,7 +2,7 @@ import { chmod, copyFile, mkdir, readdir, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Loaded, ModelControl } from "../client/triton/model-control.ts";
-import type { TunableVariant } from "../contract/deployed-model-config.ts";
+import type { TunableKind } from "../contract/deployed-model-config.ts";
 import type { ModelConfig, VersionPolicy } from "../contract/model-config.ts";
 import type { ModelSpec } from "../contract/model-spec.ts";
 import { tritonModel } from "../contract/triton-models.ts";
@@ -15,7 +15,7 @@ import { isFolder, ownSuffix } from "./publish-file.ts";
 
 export interface DeployVersionOptions {
   readonly spec: ModelSpec;
-  readonly variant: TunableVariant;
+  readonly modelKind: TunableKind;
   /** ONNX file of the new version. */
   readonly file: string;
   /** Model repository that the server has mounted. */
@@ -66,8 +66,8 @@ export interface AddVersionOptions {
  *   previous version keeps serving
  */
 export async function deployVersion(options: DeployVersionOptions): Promise<DeployedVersion> {
-  const { spec, variant, file, repository, url, key, timeoutSeconds } = options;
-  const model = tritonModel(spec, variant);
+  const { spec, modelKind, file, repository, url, key, timeoutSeconds } = options;
+  const model = tritonModel(spec, modelKind);
   const folder = join(repository, model.name);
   if (!(await isFolder(folder))) {
     throw new Error(
@@ -79,16 +79,16 @@ export async function deployVersion(options: DeployVersionOptions): Promise<Depl
 }
 
 /**
- * Checks that a file fits a variant of a model.
+ * Checks that a file fits a model kind of a model.
  *
  * @throws {InferenceError} if the file cannot be loaded or its tensors are not those of the model
  */
 export async function checkVersion(
   spec: ModelSpec,
-  variant: TunableVariant,
+  modelKind: TunableKind,
   file: string,
 ): Promise<void> {
-  await checkFile(file, tritonModel(spec, variant));
+  await checkFile(file, tritonModel(spec, modelKind));
 }
 
 /**

@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Modality, ModelSpec } from "../contract/model-spec.ts";
-import { fp32Variants, modelPath } from "../contract/repository-files.ts";
-import type { TritonVariant } from "../contract/triton-models.ts";
+import { fp32Kinds, modelPath } from "../contract/repository-files.ts";
+import type { ModelKind } from "../contract/triton-models.ts";
 import { type ModelProfile, randomImageTower } from "./architectures.ts";
 import { type ModelInfo, readSidecar } from "./model-info.ts";
 import { onnxBytes, onnxChunks } from "./onnx-writer.ts";
@@ -40,13 +40,13 @@ const checkout = fileURLToPath(new URL("../", import.meta.url));
 /** Model repository of this checkout, with `<model>/1/model.onnx`. */
 export const checkoutRepository = join(checkout, "model_repository");
 
-/** Path of the ONNX file of a variant in a model repository: `fp32` is the image tower, `text` the text tower. */
+/** Path of the ONNX file of a model kind in a model repository: `fp32` is the image tower, `text` the text tower. */
 export function modelFile(
   spec: Pick<ModelSpec, "name">,
-  variant: TritonVariant = "fp32",
+  modelKind: ModelKind = "fp32",
   repository: string = checkoutRepository,
 ): string {
-  return join(repository, modelPath(spec, variant));
+  return join(repository, modelPath(spec, modelKind));
 }
 
 /**
@@ -95,7 +95,7 @@ export function ensureGeneratedModel(
   onProgress?: GenerateOptions["onProgress"],
   modality: Modality = "image",
 ): Promise<string> {
-  const file = modelFile(spec, fp32Variants[modality]);
+  const file = modelFile(spec, fp32Kinds[modality]);
   return once(file, () => ensureModel(spec, file, "full", onProgress, modality));
 }
 

@@ -65,7 +65,7 @@ export function structureOf(spec: ModelSpec, modality: Modality, file: OnnxFile)
   const misfits = misfitsOf(spec, modality, file);
   const named = specOfFile(spec, modality, file);
   const images = inputs[0]?.dataType === "UINT8" ? (["u8"] as const) : (["fp32", "trt"] as const);
-  const variants = modality === "text" ? (["text", "text-trt"] as const) : images;
+  const kinds = modality === "text" ? (["text", "text-trt"] as const) : images;
   const others = new Set<string>();
   for (const { externalFile } of file.initializers.values()) {
     if (externalFile !== undefined) others.add(externalFile);
@@ -86,7 +86,7 @@ export function structureOf(spec: ModelSpec, modality: Modality, file: OnnxFile)
     fits:
       misfits.length > 0 || named !== spec
         ? []
-        : variants.map((variant) => tritonModelName(spec, variant)),
+        : kinds.map((modelKind) => tritonModelName(spec, modelKind)),
     misfits,
     tower:
       inputs[0]?.dataType === "FP32" ? towerOf(file, named.towers[modality]?.output) : undefined,

@@ -8,7 +8,7 @@ import { checkModelConfig } from "../contract/model-config-check.ts";
 import { modelCatalogue } from "../contract/models/index.ts";
 import { openclipVitB32 } from "../contract/models/openclip-vit-b32.ts";
 import { preprocessParameters } from "../contract/preprocess-parameters.ts";
-import { tritonModelName, variantsOf } from "../contract/triton-models.ts";
+import { kindsOf, tritonModelName } from "../contract/triton-models.ts";
 import { ensureTinyModel } from "./generate.ts";
 import { writeModelRepository } from "./repository.ts";
 
@@ -31,7 +31,7 @@ test("contains every model of the catalogue, with a configuration that Triton ac
     folder,
   );
   expect(names).toEqual(
-    specs.flatMap((spec) => variantsOf(spec).map((variant) => tritonModelName(spec, variant))),
+    specs.flatMap((spec) => kindsOf(spec).map((modelKind) => tritonModelName(spec, modelKind))),
   );
   expect(await readdir(folder)).toEqual([...names].sort());
   for (const name of names) {
@@ -59,7 +59,7 @@ test("the preprocessing of a model has its own parameters and the script", async
   }
 });
 
-test("variants link to the file of their tower; an existing file stays", async () => {
+test("kinds link to the file of their tower; an existing file stays", async () => {
   const folder = await newFolder();
   await writeModelRepository([{ spec: openclipVitB32 }], folder);
   const file = (name: string) => join(folder, name, "1", "model.onnx");

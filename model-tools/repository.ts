@@ -5,13 +5,13 @@ import { tensorrtFile } from "../contract/model-config.ts";
 import { tokenizerFile } from "../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../contract/model-spec.ts";
 import { defaultModel } from "../contract/models/index.ts";
-import { configurationFile, fp32Variants, versionFiles } from "../contract/repository-files.ts";
+import { configurationFile, fp32Kinds, versionFiles } from "../contract/repository-files.ts";
 import {
-  daliVariants,
-  type TritonVariant,
+  daliKinds,
+  kindModality,
+  kindsOf,
+  type ModelKind,
   tritonModelName,
-  variantModality,
-  variantsOf,
 } from "../contract/triton-models.ts";
 import { externalDataOf } from "./external-data.ts";
 import { writeFingerprint } from "./fingerprint.ts";
@@ -53,13 +53,13 @@ export async function writeModelRepository(
   for (const given of models) {
     const model = { ...given, spec: namedByFiles(given) };
     const { spec, files } = model;
-    for (const variant of variantsOf(spec)) {
-      if (files !== undefined && files[variantModality(variant)] === undefined) continue;
-      const name = await writeVariant(spec, variant, folder, heading);
+    for (const modelKind of kindsOf(spec)) {
+      if (files !== undefined && files[kindModality(modelKind)] === undefined) continue;
+      const name = await writeKind(spec, modelKind, folder, heading);
       names.push(name);
-      await writeVersion(model, variant, folder);
+      await writeVersion(model, modelKind, folder);
       if (await sizeOf(join(folder, name, "1", "model.onnx"))) {
-        const preprocessing = preprocessingSha256(spec, variantModality(variant));
+        const preprocessing = preprocessingSha256(spec, kindModality(modelKind));
         await writeFingerprint(join(folder, name), "1", preprocessing);
       }
     }
@@ -83,24 +83,24 @@ function namedByFiles({ spec, files = {} }: RepositoryModel): ModelSpec {
  */
 export async function writeDaliModels(spec: ModelSpec, folder: string): Promise<readonly string[]> {
   const names: string[] = [];
-  for (const variant of daliVariants) {
-    names.push(await writeVariant(spec, variant, folder, daliHeading));
+  for (const modelKind of daliKinds) {
+    names.push(await writeKind(spec, modelKind, folder, daliHeading));
   }
   return names;
 }
 
 const daliHeading = "Written by 'clipstack model pipeline'.";
 
-/** Writes the configuration and the version folder of a variant. @returns Name of the model. */
-async function writeVariant(
+/** Writes the configuration and the version folder of a model kind. @returns Name of the model. */
+async function writeKind(
   spec: ModelSpec,
-  variant: TritonVariant,
+  modelKind: ModelKind,
   folder: string,
   firstLine: string,
 ): Promise<string> {
-  const name = tritonModelName(spec, variant);
+  const name = tritonModelName(spec, modelKind);
   await mkdir(join(folder, name, "1"), { recursive: true });
-  const { path, text } = configurationFile(spec, variant, firstLine);
+  const { path, text } = configurationFile(spec, modelKind, firstLine);
   await writeFile(join(folder, path), text);
   return name;
 }
@@ -108,25 +108,25 @@ async function writeVariant(
 /** Writes the content of version 1. */
 async function writeVersion(
   { spec, files, u8File }: RepositoryModel,
-  variant: TritonVariant,
+  modelKind: ModelKind,
   folder: string,
 ): Promise<void> {
-  const [version, forTensorrt] = versionFiles(spec, variant);
+  const [version, forTensorrt] = versionFiles(spec, modelKind);
   if (version === undefined) return;
   const path = join(folder, version.path);
-  if (variant === "preprocess") {
+  if (modelKind === "preprocess") {
     await cp(preprocessScript, path);
     return;
   }
-  const tower = files?.[variantModality(variant)];
-  if (variant === "u8" && tower !== undefined) {
+  const tower = files?.[kindModality(modelKind)];
+  if (modelKind === "u8" && tower !== undefined) {
     const file = await ensureOptimised(spec, tower, u8File ?? path);
     if (file !== path) await link(resolve(file), path);
     return;
   }
   const target = tower === undefined ? version.target : resolve(tower);
   if (target !== undefined) await link(target, path);
-  if (tower !== undefined) await linkNeighbours(spec, variantModality(variant), tower, path);
+  if (tower !== undefined) await linkNeighbours(spec, kindModality(modelKind), tower, path);
   if (forTensorrt !== undefined) {
     // 'model convert' may write it later
     const file = tower === undefined ? undefined : join(dirname(resolve(tower)), tensorrtFile);
@@ -151,7 +151,7 @@ export async function linkTowers(
     for (const modality of ["image", "text"] as const) {
       const target = files[modality];
       if (target === undefined) continue;
-      const path = modelFile(spec, fp32Variants[modality], folder);
+      const path = modelFile(spec, fp32Kinds[modality], folder);
       await mkdir(dirname(path), { recursive: true });
       await link(resolve(target), path);
       await linkNeighbours(spec, modality, target, path);

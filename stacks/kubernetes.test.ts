@@ -289,7 +289,7 @@ describe("the pods of k8s-gpu", () => {
     });
     const { services } = synthesized(yaml).environment;
     expect(services).toMatchObject([
-      { name: "embed", backend: "onnxruntime", models: ["openclip-vit-b32"], variant: "fp32" },
+      { name: "embed", backend: "onnxruntime", models: ["openclip-vit-b32"], modelKind: "fp32" },
     ]);
   });
 
@@ -328,7 +328,7 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
     expect(synthesized(yaml).environment.services[1]).toMatchObject({
       backend: "tensorrt",
       models: ["openclip-vit-b32"],
-      variant: "trt",
+      modelKind: "trt",
     });
   });
 

@@ -195,7 +195,7 @@ describe("single-gpu", () => {
     );
     const alone = synthesized(single(front(upstreams)));
     expect(JSON.stringify(alone.json)).toContain(
-      '"TRITON_GRPC_URLS=gpu-2:8011,[fd00::3]:8011","TRITON_VARIANT=fp32"',
+      '"TRITON_GRPC_URLS=gpu-2:8011,[fd00::3]:8011","TRITON_MODEL_KIND=fp32"',
     );
     expect(alone.environment.services).toMatchObject([
       { name: "embed", upstreams: ["gpu-2:8011", "[fd00::3]:8011"] },
@@ -230,7 +230,7 @@ describe("single-gpu", () => {
     expect(embed).toMatchObject({
       backend: "triton",
       models: ["openclip-vit-b32"],
-      variant: "trt",
+      modelKind: "trt",
     });
   });
 

@@ -1,5 +1,5 @@
 import type { Construct } from "constructs";
-import { jpegVariant } from "../constructs/docker/dali-models.ts";
+import { jpegKind } from "../constructs/docker/dali-models.ts";
 import type { RemoteModels } from "../constructs/docker/embed-server.ts";
 import type { GpuHost } from "../constructs/docker/gpu-host.ts";
 import type { ModelWeights } from "../constructs/docker/model-weights.ts";
@@ -35,11 +35,11 @@ export function remoteModels(
   { embed, tritonOnnx, tritonTrt }: RemoteSettings,
 ): RemoteModels {
   return embed.upstream === "triton-trt"
-    ? { weights, variant: "trt", jpegVariant: jpegVariant("tensorrt", tritonTrt.jpegDecoder) }
+    ? { weights, modelKind: "trt", jpegKind: jpegKind("tensorrt", tritonTrt.jpegDecoder) }
     : {
         weights,
-        variant: weights.variant,
-        jpegVariant: jpegVariant("onnxruntime", tritonOnnx.jpegDecoder),
+        modelKind: weights.modelKind,
+        jpegKind: jpegKind("onnxruntime", tritonOnnx.jpegDecoder),
       };
 }
 

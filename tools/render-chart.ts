@@ -5,8 +5,8 @@ import { chartValues } from "../constructs/kubernetes/chart-values.ts";
 import { tritonStartSeconds } from "../constructs/triton-times.ts";
 import {
   deployedModelConfig,
-  type TunableVariant,
-  tunableVariants,
+  type TunableKind,
+  tunableKinds,
 } from "../contract/deployed-model-config.ts";
 import { embedPaths } from "../contract/embed-api.ts";
 import { deployedConfigName, engineCacheMount, tensorrtFile } from "../contract/model-config.ts";
@@ -32,7 +32,7 @@ import { embedPort, tritonPorts } from "../contract/ports.ts";
 import { printFields } from "../contract/print-model-config.ts";
 import { modelRepositoryMount, type ServerEnvName } from "../contract/server-env.ts";
 import { renderTritonCommand, restrictControl } from "../contract/triton-flags.ts";
-import { type TritonVariant, tritonModelName, variantsOf } from "../contract/triton-models.ts";
+import { kindsOf, type ModelKind, tritonModelName } from "../contract/triton-models.ts";
 import { firstStronglyTyped } from "../contract/triton-releases.ts";
 import { schemaYaml } from "../stacks/schema-yaml.ts";
 import { type JsonSchema, schemaTable } from "../stacks/settings-docs.ts";
@@ -146,7 +146,7 @@ const ownEnv = [
   "MODEL_SPECS",
   "MODEL_REPOSITORY",
   "TRITON_GRPC_URLS",
-  "TRITON_VARIANT",
+  "TRITON_MODEL_KIND",
   "HOST",
   "PORT",
   "API_KEY",
@@ -159,7 +159,8 @@ const ownEnv = [
 
 /** Values of earlier versions, and the values to use instead. The schema accepts them, so that a template can name those. */
 const removedValues = {
-  "model.name": "set models, and triton.variant u8 for uint8 pixels",
+  "model.name": "set models, and triton.modelKind u8 for uint8 pixels",
+  "triton.variant": "set triton.modelKind",
   "triton.modelConfig.text": "set triton.modelConfig.texts.<name of the model in Triton>",
   "triton.modelConfig.variant": "the configurations follow from triton.gpus",
 } as const;
@@ -177,9 +178,9 @@ function catalogueEntry({ name, towers, embedding }: ModelSpec) {
   ] as const;
 }
 
-/** End of the names in Triton of a variant's models. */
-function suffixOf(variant: TunableVariant): string {
-  return tritonModelName({ name: "" }, variant);
+/** End of the names in Triton of a model kind's models. */
+function suffixOf(modelKind: TunableKind): string {
+  return tritonModelName({ name: "" }, modelKind);
 }
 
 /** Named template with the facts that templates share with the server, as JSON. */
@@ -216,7 +217,7 @@ function contractText(): string {
     stronglyTyped: firstStronglyTyped,
     catalogue: Object.fromEntries([...modelCatalogue.values()].map(catalogueEntry)),
     defaultModel: defaultModel.name,
-    suffixes: Object.fromEntries(tunableVariants.map((variant) => [variant, suffixOf(variant)])),
+    suffixes: Object.fromEntries(tunableKinds.map((modelKind) => [modelKind, suffixOf(modelKind)])),
     removedValues,
     queueTime,
     ownEnv,
@@ -275,15 +276,15 @@ function adapterRules(): string {
 /** `model-configs/<name in Triton>.pbtxt`: model configurations of the chart without instances, for all models of the catalogue. */
 function modelConfigFiles(): readonly RenderedFile[] {
   return [...modelCatalogue.values()].flatMap((spec) =>
-    variantsOf(spec)
+    kindsOf(spec)
       .filter(isTunable)
-      .map((variant) => modelConfigFile(spec, variant)),
+      .map((modelKind) => modelConfigFile(spec, modelKind)),
   );
 }
 
-function modelConfigFile(spec: ModelSpec, variant: TunableVariant): RenderedFile {
-  const compiles = variant === "trt" || variant === "text-trt";
-  const { config, problems } = deployedModelConfig({ spec, variant }, 1, {
+function modelConfigFile(spec: ModelSpec, modelKind: TunableKind): RenderedFile {
+  const compiles = modelKind === "trt" || modelKind === "text-trt";
+  const { config, problems } = deployedModelConfig({ spec, modelKind }, 1, {
     ...(compiles && { engineCachePrefix: enginesMark }),
   });
   if (problems.length > 0) throw new Error(problems.join("; "));
@@ -299,6 +300,6 @@ function modelConfigFile(spec: ModelSpec, variant: TunableVariant): RenderedFile
   };
 }
 
-function isTunable(variant: TritonVariant): variant is TunableVariant {
-  return tunableVariants.some((tunable) => tunable === variant);
+function isTunable(modelKind: ModelKind): modelKind is TunableKind {
+  return tunableKinds.some((tunable) => tunable === modelKind);
 }

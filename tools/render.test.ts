@@ -12,11 +12,11 @@ import { defaultModel } from "../contract/models/index.ts";
 import { versionFiles } from "../contract/repository-files.ts";
 import { tritonModel } from "../contract/triton-models.ts";
 import { producers, render, staleFiles } from "./render.ts";
-import { modelConfigFiles, renderedVariants } from "./render-model-configs.ts";
+import { modelConfigFiles, renderedKinds } from "./render-model-configs.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 const configFiles = modelConfigFiles();
-const models = renderedVariants.map((variant) => tritonModel(defaultModel, variant));
+const models = renderedKinds.map((modelKind) => tritonModel(defaultModel, modelKind));
 
 let folder: string;
 beforeAll(async () => {
@@ -51,15 +51,15 @@ test.each(configFiles)("the first line of $path marks it as generated", ({ text 
 test.each(configFiles)(
   "$path parses against model_config.proto to the configuration it was rendered from",
   (file) => {
-    const variant = renderedVariants[configFiles.indexOf(file)]!;
+    const modelKind = renderedKinds[configFiles.indexOf(file)]!;
     const config = readModelConfig(file.text, file.path);
-    expect(config).toMatchObject(modelConfig(defaultModel, variant));
+    expect(config).toMatchObject(modelConfig(defaultModel, modelKind));
     expect(checkModelConfig(config)).toEqual([]);
   },
 );
 
 test("models that execute the file of another one are relative links to it", () => {
-  const files = renderedVariants.flatMap((variant) => versionFiles(defaultModel, variant));
+  const files = renderedKinds.flatMap((modelKind) => versionFiles(defaultModel, modelKind));
   const links = files.flatMap(({ path, target }) =>
     target === undefined ? [] : [{ path, target }],
   );

@@ -7,7 +7,7 @@ export const declaredBody = {
   name: "one-triton",
   image: `\${docker_image.triton.image_id}`,
   user: "1000:1000",
-  env: ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_VARIANT=fp32", `API_KEY=\${var.key}`],
+  env: ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_MODEL_KIND=fp32", `API_KEY=\${var.key}`],
   command: ["tritonserver", "--model-repository=/models"],
   capabilities: { drop: ["ALL"] },
   read_only: true,
@@ -75,7 +75,7 @@ export function inspectedRaw(): Raw {
       Env: [
         "API_KEY=never-shown",
         "NVIDIA_VISIBLE_DEVICES=0",
-        "TRITON_VARIANT=fp32",
+        "TRITON_MODEL_KIND=fp32",
         "PATH=/usr/bin",
       ],
       Cmd: ["tritonserver", "--model-repository=/models"],

@@ -23,8 +23,8 @@ const options = { timeoutMs: 10_000 };
 
 test.each(Object.entries(nullTritonPayloads))(
   "serves the model %s with the payload format %s",
-  async (variant, payload) => {
-    const model = tritonModelName(defaultModel, variant as keyof typeof nullTritonPayloads);
+  async (modelKind, payload) => {
+    const model = tritonModelName(defaultModel, modelKind as keyof typeof nullTritonPayloads);
     const metadata = await client.modelMetadata(model, options);
     const { tensorSpec } = payloadFormatOf(
       defaultModel,

@@ -10,7 +10,7 @@ import {
 } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import type { TensorSpec } from "../../contract/tensor.ts";
-import { type TritonVariant, tritonModelName } from "../../contract/triton-models.ts";
+import { type ModelKind, tritonModelName } from "../../contract/triton-models.ts";
 
 /** Triton that computes nothing: it responds to every inference with the same embeddings, to measure its clients. */
 export interface NullTriton {
@@ -38,7 +38,7 @@ export const nullTritonPayloads = {
   fp32: "fp32",
   u8: "uint8",
   jpeg: "jpeg",
-} as const satisfies Partial<Record<TritonVariant, ImagePayload>>;
+} as const satisfies Partial<Record<ModelKind, ImagePayload>>;
 
 /** As a Triton in C++, which enlarges its windows to the bandwidth; Node's default of 64 KiB takes ten round trips per FP32 image. */
 const windowBytes = 8 * 1024 * 1024;
@@ -126,7 +126,7 @@ class Models {
       case "ModelMetadata": {
         const { name } = methodOf("ModelMetadata").requestDeserialize(message);
         const found = Object.entries(nullTritonPayloads).find(
-          ([variant]) => tritonModelName(spec, variant as TritonVariant) === name,
+          ([modelKind]) => tritonModelName(spec, modelKind as ModelKind) === name,
         );
         if (found === undefined) return undefined;
         return framed("ModelMetadata", {

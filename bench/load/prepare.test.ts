@@ -140,7 +140,7 @@ test("the API key is sent to its server only", async () => {
   expect(headers).toEqual({ authorization: "Bearer abc" });
 });
 
-test("a TensorRT model has the same payload variants as the model of its Triton", () => {
+test("a TensorRT model has the same payload formats as the model of its Triton", () => {
   const trt = { model: "openclip_vit_b32_trt", spec: openclipVitB32 };
   expect(modelFor(trt, "fp32")).toBe("openclip_vit_b32_trt");
   expect(modelFor(trt, "uint8")).toBe("openclip_vit_b32_u8");

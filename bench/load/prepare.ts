@@ -44,7 +44,7 @@ const maxTotalBytes = 128 * 1024 * 1024;
  * @throws {UserError} without an item.
  */
 export async function prepareRequests(
-  target: Pick<BenchTarget, "endpoint" | "url" | "model" | "spec" | "jpegVariant" | "apiKey">,
+  target: Pick<BenchTarget, "endpoint" | "url" | "model" | "spec" | "jpegKind" | "apiKey">,
   format: Pick<BenchEndpoint, "payload" | "serialization">,
   items: readonly LoadItem[],
   batch: number,
@@ -105,15 +105,15 @@ async function writeAll<Item>(
   return requests;
 }
 
-/** Triton's name of the model for a payload format: the target's model, or its variant on the same Triton. */
-export function modelFor({ model, spec, jpegVariant }: BenchModel, payload: PayloadFormat): string {
+/** Triton's name of the model for a payload format: the target's model, or its model kind on the same Triton. */
+export function modelFor({ model, spec, jpegKind }: BenchModel, payload: PayloadFormat): string {
   if (payload === "fp32" || payload === "text") return model;
-  return tritonModelName(spec, payload === "uint8" ? "u8" : (jpegVariant ?? "jpeg"));
+  return tritonModelName(spec, payload === "uint8" ? "u8" : (jpegKind ?? "jpeg"));
 }
 
-/** Model of a Triton, and its variant for JPEG files. */
+/** Model of a Triton, and its model kind for JPEG files. */
 export type BenchModel = Pick<BenchTarget, "model" | "spec"> & {
-  readonly jpegVariant?: BenchTarget["jpegVariant"] | undefined;
+  readonly jpegKind?: BenchTarget["jpegKind"] | undefined;
 };
 
 /** 8-bit RGB pixels of a preprocessed image, interleaved; reverses the normalisation exactly. */
@@ -150,10 +150,10 @@ type Target = Pick<BenchTarget, "endpoint"> & BenchModel;
 
 /** Returns whether a Triton, not a gateway, receives the files for DALI. */
 function usesDali(
-  { endpoint, jpegVariant }: Target,
+  { endpoint, jpegKind }: Target,
   { payload }: Pick<BenchEndpoint, "payload">,
 ): boolean {
-  return endpoint !== "embed-http" && payload === "jpeg" && jpegVariant !== undefined;
+  return endpoint !== "embed-http" && payload === "jpeg" && jpegKind !== undefined;
 }
 
 /** Images that a target decodes: for DALI, those that a gateway forwards to it. */

@@ -15,8 +15,8 @@ export interface BenchTarget extends ModelTower {
   readonly url: string;
   /** Name of the measured tower in requests to a Triton; of an image tower, that with FP32 input. */
   readonly model: string;
-  /** Variant of the ensemble with which a Triton decodes JPEG files; absent without DALI. */
-  readonly jpegVariant?: "dali" | "dali-trt";
+  /** Model kind of the ensemble with which a Triton decodes JPEG files; absent without DALI. */
+  readonly jpegKind?: "dali" | "dali-trt";
   /** Precision that the server computes in; absent: that of its kind. Embeddings in FP16 are compared by their direction. */
   readonly precision?: "fp16";
   /** Payload formats that the server accepts. */

@@ -80,7 +80,7 @@ export async function gateParity(
       limit: differenceLimit(
         kind,
         target.endpoint,
-        target.precision === "fp16" || decodesWithDali(kind, endpoint.payload, target.jpegVariant),
+        target.precision === "fp16" || decodesWithDali(kind, endpoint.payload, target.jpegKind),
       ),
       signal: context.signal,
     });

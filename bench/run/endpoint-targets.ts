@@ -27,28 +27,28 @@ const knownServices = [
     kind: "embed",
     backend: "onnxruntime",
     prefix: "embed",
-    variant: "fp32",
+    modelKind: "fp32",
   },
   {
     name: "triton-onnx",
     kind: "triton",
     backend: "onnxruntime",
     prefix: "onnx",
-    variant: "fp32",
+    modelKind: "fp32",
   },
   {
     name: "triton-trt",
     kind: "triton",
     backend: "tensorrt",
     prefix: "trt",
-    variant: "trt",
+    modelKind: "trt",
   },
   {
     name: "pytorch",
     kind: "baseline",
     backend: "pytorch",
     prefix: "pytorch",
-    variant: "fp32",
+    modelKind: "fp32",
   },
 ] as const;
 

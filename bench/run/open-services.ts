@@ -77,7 +77,7 @@ export async function useServices<Result>(
           spec: target.spec,
           modality,
           model: target.model,
-          ...jpegVariantOf(service, modality),
+          ...jpegKindOf(service, modality),
           payloads: await payloadsOf(service, target, modality),
           controlUrl,
           ...reach(service),
@@ -164,13 +164,13 @@ async function payloadsOf(
 ): Promise<readonly PayloadFormat[]> {
   if (modality === "text") return ["text"];
   if (hasEmbedApi(target.endpointName)) return ["jpeg"];
-  const { jpegVariant } = service.workload.service;
+  const { jpegKind } = service.workload.service;
   // the models of the other formats run on ONNX Runtime only, except DALI's
-  if (target.endpointName.startsWith("trt-") && jpegVariant === undefined) return ["fp32"];
+  if (target.endpointName.startsWith("trt-") && jpegKind === undefined) return ["fp32"];
   const found: PayloadFormat[] = [];
   for (const payload of payloadOrder) {
     if (target.endpointName.startsWith("trt-") && payload === "uint8") continue;
-    const name = modelFor({ ...target, jpegVariant }, payload);
+    const name = modelFor({ ...target, jpegKind }, payload);
     try {
       const transport = service.transport(target);
       if (name === target.model || (await transport.ready(name, { timeoutMs })))
@@ -182,12 +182,12 @@ async function payloadsOf(
   return found;
 }
 
-function jpegVariantOf(
+function jpegKindOf(
   { workload }: ServiceUnderTest,
   modality: Modality,
-): Pick<BenchTarget, "jpegVariant"> {
-  const { jpegVariant } = workload.service;
-  return modality === "image" && jpegVariant !== undefined ? { jpegVariant } : {};
+): Pick<BenchTarget, "jpegKind"> {
+  const { jpegKind } = workload.service;
+  return modality === "image" && jpegKind !== undefined ? { jpegKind } : {};
 }
 
 /** The default format first. */

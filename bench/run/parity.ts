@@ -46,9 +46,9 @@ export function differenceLimit(
 export function decodesWithDali(
   target: VerifyTarget | "addresses",
   payload: PayloadFormat,
-  jpegVariant: string | undefined,
+  jpegKind: string | undefined,
 ): boolean {
-  return target !== "simulation" && payload === "jpeg" && jpegVariant !== undefined;
+  return target !== "simulation" && payload === "jpeg" && jpegKind !== undefined;
 }
 
 /** Agreement of one embedding with the reference. */

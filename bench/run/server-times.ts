@@ -98,7 +98,7 @@ function tritonTimes(
   target: BenchModel,
   payload: PayloadFormat,
 ): ServerTimes | undefined {
-  const usesDali = target.jpegVariant !== undefined;
+  const usesDali = target.jpegKind !== undefined;
   const model = modelFor(target, payload);
   const requests = delta("triton", "nv_inference_request_success", { model });
   if (!(requests > 0)) return undefined;

@@ -189,8 +189,8 @@ function withPayloadModels(
   { tritonArgs = [], u8ModelFile, modelRepository }: SimulatedSource,
   notes: string[],
 ): SimulationPlan {
-  const variants = payloadVariants.map((variant) => tritonModelName(spec, variant));
-  const [u8Model = "", preprocessModel = "", jpegModel] = variants;
+  const kinds = payloadKinds.map((modelKind) => tritonModelName(spec, modelKind));
+  const [u8Model = "", preprocessModel = "", jpegModel] = kinds;
   const instances = plan.instances.map((instance): Instance => {
     if (instance.role !== "triton") return instance;
     const { name, repository, workload } = instance;
@@ -208,14 +208,14 @@ function withPayloadModels(
     );
     return {
       ...instance,
-      args: isExplicit ? [...args, ...variants.map((model) => `--load-model=${model}`)] : args,
+      args: isExplicit ? [...args, ...kinds.map((model) => `--load-model=${model}`)] : args,
       repository: {
         ...repository,
         parts: [
           ...repository.parts,
-          ...payloadVariants.map((variant) => ({
-            path: tritonModelName(spec, variant),
-            files: { "config.pbtxt": printModelConfig(modelConfig(spec, variant, gpuLayout(0))) },
+          ...payloadKinds.map((modelKind) => ({
+            path: tritonModelName(spec, modelKind),
+            files: { "config.pbtxt": printModelConfig(modelConfig(spec, modelKind, gpuLayout(0))) },
           })),
           { path: `${jpegModel}/1`, files: { ".keep": "" } },
           {
@@ -231,4 +231,4 @@ function withPayloadModels(
 }
 
 /** Models of the payload formats other than float32: pixels, then the steps and the ensemble for image files. */
-const payloadVariants = ["u8", "preprocess", "jpeg"] as const;
+const payloadKinds = ["u8", "preprocess", "jpeg"] as const;

@@ -28,7 +28,7 @@ describe.skipIf(realTritonMissing !== "")(
     let repository: TestRepository | undefined;
     let triton: RealTriton | undefined;
     beforeAll(async () => {
-      const { text } = deployedModelConfig({ spec: defaultModel, variant: "fp32" }, 0);
+      const { text } = deployedModelConfig({ spec: defaultModel, modelKind: "fp32" }, 0);
       repository = await testRepository({
         [`${model}/configs/deployed.pbtxt`]: text,
       });

@@ -17,7 +17,7 @@ const model = fp32Model.name;
 const closers: (() => unknown)[] = [];
 let repository: TestRepository;
 beforeEach(async () => {
-  const { text } = deployedModelConfig({ spec: defaultModel, variant: "fp32" }, 1);
+  const { text } = deployedModelConfig({ spec: defaultModel, modelKind: "fp32" }, 1);
   repository = await testRepository({ [`${model}/configs/deployed.pbtxt`]: text });
   closers.push(() => repository.remove());
 });

@@ -7,7 +7,7 @@ import type { BenchEvent } from "../../bench/run/bench-events.ts";
 import { type ReferenceModel, referenceModels } from "../../bench/run/reference.ts";
 import type { Modality, ModelSpec, ModelTower } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { fp32Variants } from "../../contract/repository-files.ts";
+import { fp32Kinds } from "../../contract/repository-files.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { modelFile } from "../../model-tools/generate.ts";
 import { modelFilesOf } from "../../verify/verify.ts";
@@ -59,7 +59,7 @@ export function sharedModel(
     const artefact = readArtefact(file, displayPath);
     return (
       environmentModel(artefact, spec.name, modality, dirname(resolve(file)), existsSync) ??
-      modelFile(spec, fp32Variants[modality])
+      modelFile(spec, fp32Kinds[modality])
     );
   });
   const other = models.findIndex((model) => model !== models[0]);

@@ -4,7 +4,7 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { noTunnel } from "./tunnel.ts";
 
 const environment: Environment = {
-  schema: 3,
+  schema: 4,
   name: "k8s-gpu",
   where: "gpu",
   kubeconfig: "~/.kube/config",
@@ -17,7 +17,7 @@ const environment: Environment = {
       kind: "embed",
       backend: "onnxruntime",
       models: [defaultModel.name],
-      variant: "fp32",
+      modelKind: "fp32",
       resources: {},
       endpoints: [
         { protocol: "embed-http", url: "http://clipstack-embed.ml.svc:8002", name: "embed-http" },

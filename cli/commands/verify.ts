@@ -11,7 +11,7 @@ import {
 } from "../../bench/report/save-reports.ts";
 import type { ReferenceModel } from "../../bench/run/reference.ts";
 import type { ImageInput, Modality, ModelSpec, ModelTower } from "../../contract/model-spec.ts";
-import { fp32Variants } from "../../contract/repository-files.ts";
+import { fp32Kinds } from "../../contract/repository-files.ts";
 import { serverEnv } from "../../contract/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
@@ -146,7 +146,7 @@ export async function chooseModel(
   own?: string,
 ): Promise<ReferenceModel> {
   const isOwn =
-    weights === "generated" && own !== undefined && own !== modelFile(spec, fp32Variants[modality]);
+    weights === "generated" && own !== undefined && own !== modelFile(spec, fp32Kinds[modality]);
   const file = isOwn ? own : await writtenFile({ spec, modality }, weights, onEvent);
   const { sha256, source, architecture, seed, ...info } = await modelInfo(file);
   const name = !isOwn && (weights === "tiny" || weights === "generated") ? weights : file;

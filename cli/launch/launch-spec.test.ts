@@ -117,7 +117,7 @@ test("runs only the enabled services, and requests no GPU on CPU", () => {
       BACKEND: "triton",
       TRITON_GRPC_URLS: "127.0.0.1:8021",
       MODELS: "openclip-vit-b32:image",
-      TRITON_VARIANT: "trt",
+      TRITON_MODEL_KIND: "trt",
     },
     volumes: [],
   });

@@ -6,7 +6,7 @@ import type { Workload } from "../../artefact/workload.ts";
 import { gpuLayout, modelConfig } from "../../contract/model-config.ts";
 import { printModelConfig } from "../../contract/print-model-config.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
-import { allVariantsOf } from "../../contract/triton-models.ts";
+import { allKindsOf } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { project } from "../project.ts";
 import type { ChangedConfig } from "./launch-spec-types.ts";
@@ -70,7 +70,7 @@ function changedConfig(
       .join("\n");
   const standard = models
     .flatMap((spec) =>
-      allVariantsOf(spec).map((variant) => modelConfig(spec, variant, gpuLayout(gpu?.count ?? 0))),
+      allKindsOf(spec).map((modelKind) => modelConfig(spec, modelKind, gpuLayout(gpu?.count ?? 0))),
     )
     .find(({ name }) => name === model);
   // the repository contains the default model only

@@ -3,7 +3,7 @@ import { type BenchTower, type Load, towerName } from "../../bench/baselines/loa
 import type { BenchModel, OptimisedModel } from "../../bench/baselines/measure.ts";
 import { type Modality, type ModelSpec, withModalities } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { fp32Variants } from "../../contract/repository-files.ts";
+import { fp32Kinds } from "../../contract/repository-files.ts";
 import { modelSettings, type ServerEnvName } from "../../contract/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { architectureOf } from "../../model-tools/architectures.ts";
@@ -83,7 +83,7 @@ async function towerModel(
   onProgress: (line: string) => void,
 ): Promise<BenchModel> {
   const spec = namedModel(model);
-  const file = modelFile(spec, fp32Variants[modality]);
+  const file = modelFile(spec, fp32Kinds[modality]);
   const isMissing = (await stat(file).catch(() => undefined)) === undefined;
   if (isMissing && modality === "image" && architectureOf(spec, "full").name === "stand-in") {
     throw new UserError(

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { z } from "zod";
 import { readEnvironment } from "../../artefact/artefact.ts";
-import type { TunableVariant } from "../../contract/deployed-model-config.ts";
+import type { TunableKind } from "../../contract/deployed-model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
@@ -17,7 +17,7 @@ import { Docker } from "../host/docker-command.ts";
 export interface DeployToHostOptions {
   readonly environment: string;
   readonly spec: ModelSpec;
-  readonly variant: TunableVariant;
+  readonly modelKind: TunableKind;
   /** ONNX file of the new version. */
   readonly file: string;
   /** Maximum time until a Triton serves the version. */
@@ -63,7 +63,7 @@ const copyMs = 3_600_000;
  * @throws {UserError} one line, if the environment was not deployed for it, the file does not fit, or the version is not served
  */
 export async function deployToHost(options: DeployToHostOptions): Promise<DeployedToHost> {
-  const { environment: name, spec, variant, file } = options;
+  const { environment: name, spec, modelKind, file } = options;
   const { file: synthesized, displayPath } = environmentFile(name);
   const environment = readEnvironment(synthesized, displayPath);
   const { where, models, services } = environment;
@@ -74,9 +74,9 @@ export async function deployToHost(options: DeployToHostOptions): Promise<Deploy
     const known = models.map((served) => served.name).join(", ");
     throw new UserError(`${name}: the model must be one of ${known}, got ${spec.name}`);
   }
-  await checkVersion(spec, variant, file);
+  await checkVersion(spec, modelKind, file);
   const docker = new Docker(where);
-  const model = tritonModelName(spec, variant);
+  const model = tritonModelName(spec, modelKind);
   const targets = targetsOf(await containersOf(docker, name), model);
   const [first] = targets;
   if (first === undefined) {

@@ -4,9 +4,9 @@ import { readSamples } from "../../bench/run/reference.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
-import { fp32Variants } from "../../contract/repository-files.ts";
+import { fp32Kinds } from "../../contract/repository-files.ts";
 import type { Tensor } from "../../contract/tensor.ts";
-import { type TritonVariant, tritonModelName } from "../../contract/triton-models.ts";
+import { type ModelKind, tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { imageTensor, pixelTensor } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
@@ -53,7 +53,7 @@ export function registerModelCheck(model: Command): void {
     .option("--url <url>", "Triton to compare with: http://host:port")
     .option(
       "--triton-model <name>",
-      "name of the model on Triton, default: that of the FP32 variant",
+      "name of the model on Triton, default: that of the FP32 modelKind",
     )
     .addOption(
       new Option(
@@ -108,7 +108,7 @@ async function checkTower<M extends Modality>(
   args: CheckArguments,
 ): Promise<ModelReport> {
   const { weights, against, url, tritonModel, limit } = args;
-  const file = weights === undefined ? modelFile(spec, fp32Variants[modality]) : resolve(weights);
+  const file = weights === undefined ? modelFile(spec, fp32Kinds[modality]) : resolve(weights);
   const others = [
     ...against.map((path) => fileCounterpart(spec, modality, resolve(path))),
     ...(url === undefined ? [] : [triton(spec, modality, url, tritonModel)]),
@@ -157,20 +157,20 @@ function fileCounterpart<M extends Modality>(
 const tritonTimeoutMs = 120_000;
 
 interface TritonInput<Input> {
-  readonly variant: TritonVariant;
+  readonly modelKind: ModelKind;
   readonly tensorOf: (spec: ModelSpec, batch: readonly Input[]) => Tensor;
 }
 
-/** Variants whose input this command can create; the first is the default. */
+/** Model kinds whose input this command can create; the first is the default. */
 const tritonInputs: { readonly [M in Modality]: readonly TritonInput<TowerInputs[M]>[] } = {
   image: [
-    { variant: "fp32", tensorOf: (spec, batch) => imageTensor(batch, imageTowerOf(spec)) },
-    { variant: "trt", tensorOf: (spec, batch) => imageTensor(batch, imageTowerOf(spec)) },
-    { variant: "u8", tensorOf: (spec, batch) => pixelTensor(batch, imageTowerOf(spec)) },
+    { modelKind: "fp32", tensorOf: (spec, batch) => imageTensor(batch, imageTowerOf(spec)) },
+    { modelKind: "trt", tensorOf: (spec, batch) => imageTensor(batch, imageTowerOf(spec)) },
+    { modelKind: "u8", tensorOf: (spec, batch) => pixelTensor(batch, imageTowerOf(spec)) },
   ],
   text: [
-    { variant: "text", tensorOf: (spec, batch) => tokenTensor(textTowerOf(spec), batch) },
-    { variant: "text-trt", tensorOf: (spec, batch) => tokenTensor(textTowerOf(spec), batch) },
+    { modelKind: "text", tensorOf: (spec, batch) => tokenTensor(textTowerOf(spec), batch) },
+    { modelKind: "text-trt", tensorOf: (spec, batch) => tokenTensor(textTowerOf(spec), batch) },
   ],
 };
 
@@ -180,8 +180,8 @@ function triton<M extends Modality>(
   url: string,
   given: string | undefined,
 ): Counterpart<M> {
-  const served = tritonInputs[modality].map(({ variant, tensorOf }) => ({
-    name: tritonModelName(spec, variant),
+  const served = tritonInputs[modality].map(({ modelKind, tensorOf }) => ({
+    name: tritonModelName(spec, modelKind),
     tensorOf,
   }));
   const model = given === undefined ? served[0]! : served.find(({ name }) => name === given);

@@ -124,12 +124,12 @@ test("a Triton that does not run is reported although the timeout is longer", as
   expect(await versions()).toEqual(["1"]);
 }, 30_000);
 
-test("a variant without versions in an environment is rejected", async () => {
+test("a kind without versions in an environment is rejected", async () => {
   const program = new Command();
   registerModelDeploy(program);
-  const words = ["deploy", "--file", newWeights, "--environment", "search", "--variant", "trt"];
+  const words = ["deploy", "--file", newWeights, "--environment", "search", "--model-kind", "trt"];
   await expect(program.parseAsync(words, { from: "user" })).rejects.toThrow(
-    "--variant must be fp32 or text with --environment, got trt",
+    "--model-kind must be fp32 or text with --environment, got trt",
   );
 });
 
@@ -146,7 +146,7 @@ test.each([
 });
 
 test("a model that the repository lacks is rejected", async () => {
-  await expect(deploy("--file", newWeights, "--variant", "text")).rejects.toThrow(
+  await expect(deploy("--file", newWeights, "--model-kind", "text")).rejects.toThrow(
     `${repository}: must contain openclip_vit_b32_text; 'clipstack model repository' writes it`,
   );
 });

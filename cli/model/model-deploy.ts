@@ -1,8 +1,8 @@
 import { resolve } from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { type TunableVariant, tunableVariants } from "../../contract/deployed-model-config.ts";
+import { type TunableKind, tunableKinds } from "../../contract/deployed-model-config.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
-import { variantModality } from "../../contract/triton-models.ts";
+import { kindModality } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { type DeployedVersion, deployVersion } from "../../model-tools/deploy-version.ts";
 import { displayPath } from "../project.ts";
@@ -14,7 +14,7 @@ interface DeployArguments {
   readonly environment?: string;
   readonly folder?: string;
   readonly url?: string;
-  readonly variant?: TunableVariant;
+  readonly modelKind?: TunableKind;
   readonly timeoutSeconds: number;
   readonly json?: true;
 }
@@ -43,9 +43,9 @@ export function registerModelDeploy(model: Command): void {
     )
     .addOption(
       new Option(
-        "--variant <variant>",
-        "variant of the model; default: fp32, or text if the model has no image tower",
-      ).choices(tunableVariants),
+        "--model-kind <kind>",
+        "modelKind of the model; default: fp32, or text if the model has no image tower",
+      ).choices(tunableKinds),
     )
     .option("--timeout-seconds <n>", "maximum time until the version is served", seconds, 600)
     .option("--json", "print the result as JSON")
@@ -63,18 +63,25 @@ Examples:
 
 async function deploy(name: string | undefined, args: DeployArguments): Promise<void> {
   const spec = namedModel(name);
-  const variant = args.variant ?? (spec.towers.image === undefined ? "text" : "fp32");
-  const modality = variantModality(variant);
+  const modelKind = args.modelKind ?? (spec.towers.image === undefined ? "text" : "fp32");
+  const modality = kindModality(modelKind);
   if (spec.towers[modality] === undefined) {
-    throw new UserError(`--variant ${variant} requires a model with ${modality}, got ${spec.name}`);
+    throw new UserError(
+      `--model-kind ${modelKind} requires a model with ${modality}, got ${spec.name}`,
+    );
   }
-  const options = { spec, variant, file: resolve(args.file), timeoutSeconds: args.timeoutSeconds };
+  const options = {
+    spec,
+    modelKind,
+    file: resolve(args.file),
+    timeoutSeconds: args.timeoutSeconds,
+  };
   const { environment } = args;
   if (environment !== undefined && (args.folder !== undefined || args.url !== undefined)) {
     throw new UserError("--environment must not be given with --folder or --url");
   }
-  if (environment !== undefined && variant !== "fp32" && variant !== "text") {
-    throw new UserError(`--variant must be fp32 or text with --environment, got ${variant}`);
+  if (environment !== undefined && modelKind !== "fp32" && modelKind !== "text") {
+    throw new UserError(`--model-kind must be fp32 or text with --environment, got ${modelKind}`);
   }
   const destination = environment === undefined ? serverOf(args) : { environment };
   const deployed: DeployedVersion & Partial<DeployedToHost> = await ("environment" in destination

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { startStatusLine } from "../../bench/run/status-line.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
-import { fp32Variants } from "../../contract/repository-files.ts";
+import { fp32Kinds } from "../../contract/repository-files.ts";
 import { UserError } from "../../contract/user-error.ts";
 import {
   architectureOf,
@@ -70,7 +70,7 @@ async function generate(name: string | undefined, args: GenerateArguments): Prom
     );
   }
   requireTower(spec, args.modality);
-  const inRepository = modelFile(spec, fp32Variants[args.modality]);
+  const inRepository = modelFile(spec, fp32Kinds[args.modality]);
   const file = args.output === undefined ? inRepository : resolve(args.output);
   const path = displayPath(file);
 

@@ -6,7 +6,7 @@ import type { Interrupt } from "../../artefact/interrupt.ts";
 import { tensorrtFile } from "../../contract/model-config.ts";
 import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
-import { fp32Variants } from "../../contract/repository-files.ts";
+import { fp32Kinds } from "../../contract/repository-files.ts";
 import { firstStronglyTyped } from "../../contract/triton-releases.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { imageTensor, pixelTensor } from "../../inference/preprocess/image-tensor.ts";
@@ -314,7 +314,7 @@ async function filesOf(
   const spec = namedModel(name);
   requireTower(spec, modality);
   const source =
-    args.weights === undefined ? modelFile(spec, fp32Variants[modality]) : resolve(args.weights);
+    args.weights === undefined ? modelFile(spec, fp32Kinds[modality]) : resolve(args.weights);
   const defaultFile = isForTensorrt
     ? join(dirname(source), tensorrtFile)
     : preparedPath(source, precision);

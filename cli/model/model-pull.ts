@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from "commander";
 import { startStatusLine } from "../../bench/run/status-line.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
-import { fp32Variants } from "../../contract/repository-files.ts";
+import { fp32Kinds } from "../../contract/repository-files.ts";
 import {
   type HubWeights,
   hubWeightsOf,
@@ -149,7 +149,7 @@ function otherRoute(spec: ModelSpec): string {
   const command = trainedWeightsCommand(spec);
   if (command !== undefined) return `run 'clipstack model ${command} ${spec.name}'`;
   const files = (Object.keys(spec.towers) as Modality[]).map((modality) =>
-    displayPath(modelFile(spec, fp32Variants[modality])),
+    displayPath(modelFile(spec, fp32Kinds[modality])),
   );
   return `copy its ONNX file to ${files.join(" and ")}, or run 'clipstack model generate ${spec.name}' for random weights`;
 }

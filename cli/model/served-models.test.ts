@@ -54,8 +54,8 @@ afterEach(async () => {
   vi.restoreAllMocks();
   await rm(folder, { recursive: true, force: true });
   for (const spec of [clip, siglip]) {
-    for (const variant of ["fp32", "text"] as const) {
-      await rm(dirname(dirname(modelFile(spec, variant))), { recursive: true, force: true });
+    for (const modelKind of ["fp32", "text"] as const) {
+      await rm(dirname(dirname(modelFile(spec, modelKind))), { recursive: true, force: true });
     }
   }
 });
@@ -68,9 +68,9 @@ function servedTowers(settings: Awaited<ReturnType<typeof embedSettings>>): read
 test("generates both towers with random weights, or the one that the value names", async () => {
   const both = await embedSettings([clip.name]);
   expect(servedTowers(both)).toEqual(["image", "text"]);
-  for (const variant of ["fp32", "text"] as const) {
-    const file = modelFile(clip, variant, both.MODEL_REPOSITORY);
-    const manifest = JSON.parse(await readFile(`${modelFile(clip, variant)}.json`, "utf8"));
+  for (const modelKind of ["fp32", "text"] as const) {
+    const file = modelFile(clip, modelKind, both.MODEL_REPOSITORY);
+    const manifest = JSON.parse(await readFile(`${modelFile(clip, modelKind)}.json`, "utf8"));
     expect(manifest).toMatchObject({ weights: "random", model: clip.name });
     expect((await readFile(file)).length).toBe(manifest.bytes);
   }

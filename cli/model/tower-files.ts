@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
-import { fp32Variants } from "../../contract/repository-files.ts";
+import { fp32Kinds } from "../../contract/repository-files.ts";
 import { modelFile } from "../../model-tools/generate.ts";
 import type { TowerFile } from "../../model-tools/pull.ts";
 import { requireTower } from "./named-model.ts";
@@ -22,6 +22,6 @@ export function towerFiles(
   const all = (["image", "text"] as const).filter((own) => spec.towers[own] !== undefined);
   const chosen = modality === undefined ? all : [modality];
   return output === undefined
-    ? chosen.map((own) => ({ modality: own, file: modelFile(spec, fp32Variants[own]) }))
+    ? chosen.map((own) => ({ modality: own, file: modelFile(spec, fp32Kinds[own]) }))
     : chosen.slice(0, 1).map((own) => ({ modality: own, file: resolve(output) }));
 }

@@ -43,7 +43,7 @@ export function clusterFindings(
   return [
     ...namespaceFindings(props, plan),
     ...towerFilesFindings(props.model, towers),
-    ...u8FileFindings("model.variant", props.model.variant, [
+    ...u8FileFindings("model.modelKind", props.model.modelKind, [
       ["embed.backend", embed.backend, "triton"],
       ["triton.backend", triton.backend, "onnxruntime"],
     ]),

@@ -1,4 +1,4 @@
-import type { FileVariant } from "../served-towers.ts";
+import type { FileKind } from "../served-towers.ts";
 import { type Finding, findingIf } from "./findings.ts";
 
 /** Rejects a Triton that would load every model of an image with weights, and versions that it could not load. */
@@ -36,12 +36,12 @@ export type BackendForU8 = readonly [setting: string, value: string, readsU8: st
 /** Rejects u8 files for servers that do not read them: TensorRT, and ONNX Runtime in the embed server. */
 export function u8FileFindings(
   setting: string,
-  variant: FileVariant | undefined,
+  modelKind: FileKind | undefined,
   backends: readonly BackendForU8[],
 ): readonly Finding[] {
   const rule = backends.map(([backend, , readsU8]) => `${backend} is ${readsU8}`).join(" and ");
   return findingIf(
-    variant === "u8" && backends.some(([, value, readsU8]) => value !== readsU8),
+    modelKind === "u8" && backends.some(([, value, readsU8]) => value !== readsU8),
     setting,
     `be fp32 unless ${rule}`,
     "'u8'",

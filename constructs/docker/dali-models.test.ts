@@ -44,14 +44,14 @@ function synthTriton(options: Options = {}) {
 test.each([
   ["onnxruntime", "openclip_vit_b32_dali", "dali"],
   ["tensorrt", "openclip_vit_b32_dali_trt", "dali-trt"],
-] as const)("a Triton with %s also serves %s", (backend, ensemble, variant) => {
+] as const)("a Triton with %s also serves %s", (backend, ensemble, modelKind) => {
   const { container, server } = synthTriton({ props: { backend } });
   expect(parseTritonArgs(tritonCommandOf(container.command).slice(1))["load-model"]).toEqual([
     backend === "tensorrt" ? "openclip_vit_b32_trt" : "openclip_vit_b32",
     "openclip_vit_b32_dali_preprocess",
     ensemble,
   ]);
-  expect(server.service).toMatchObject({ jpegVariant: variant });
+  expect(server.service).toMatchObject({ jpegKind: modelKind });
   const paths = container.volumes.map((each: { container_path: string }) => each.container_path);
   for (const model of ["openclip_vit_b32_dali_preprocess", ensemble]) {
     expect(paths).toContain(`/models/${model}/1`);
@@ -111,7 +111,7 @@ test("a gateway forwards JPEG files to it", () => {
       backend: { kind: "triton", upstreams: [server] },
     });
   });
-  expect(at("test/embed/container").env).toContain("TRITON_VARIANT=dali");
+  expect(at("test/embed/container").env).toContain("TRITON_MODEL_KIND=dali");
 });
 
 test("fails if the weights are in the image", () => {

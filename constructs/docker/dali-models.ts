@@ -2,17 +2,13 @@ import { dirname } from "node:path";
 import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
-import type { backendVariants } from "../../contract/deployed-model-config.ts";
+import type { backendKinds } from "../../contract/deployed-model-config.ts";
 import { daliFiles, gpuLayout, modelConfig } from "../../contract/model-config.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { printModelConfig } from "../../contract/print-model-config.ts";
 import { daliPipelinePath } from "../../contract/repository-files.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
-import {
-  type DaliVariant,
-  type daliModels,
-  tritonModelName,
-} from "../../contract/triton-models.ts";
+import { type DaliKind, type daliModels, tritonModelName } from "../../contract/triton-models.ts";
 import { TerraformLocal } from "../cdktf.ts";
 import { expression } from "../expression.ts";
 import { type ServedTower, servedTowers, towerSuffix } from "../served-towers.ts";
@@ -24,8 +20,8 @@ import { OneShot } from "./one-shot.ts";
 export type JpegDecoder = "none" | "dali";
 
 /** Ensemble that accepts JPEG files in a Triton with a backend; undefined without a decoder. */
-export function jpegVariant(
-  backend: keyof typeof backendVariants,
+export function jpegKind(
+  backend: keyof typeof backendKinds,
   decoder: JpegDecoder = "none",
 ): keyof typeof daliModels | undefined {
   if (decoder === "none") return undefined;
@@ -63,17 +59,17 @@ export class DaliModels extends Construct {
       ({ modality }) => modality === "image",
     );
     this.names = towers.flatMap(({ spec }) =>
-      variantsOf(props).map((variant) => tritonModelName(spec, variant)),
+      kindsOf(props).map((modelKind) => tritonModelName(spec, modelKind)),
     );
     this.configurations = towers.flatMap((tower) =>
-      variantsOf(props).map((variant) => this.#addConfiguration(tower, variant, props)),
+      kindsOf(props).map((modelKind) => this.#addConfiguration(tower, modelKind, props)),
     );
     this.mounts = towers.flatMap((tower) => {
       const mount = this.#addPipeline(tower, props);
       // Triton requires a version folder of an ensemble too, and ignores its content
-      return variantsOf(props).map((variant) => ({
+      return kindsOf(props).map((modelKind) => ({
         ...mount,
-        containerPath: `${modelRepositoryMount}/${tritonModelName(tower.spec, variant)}/1`,
+        containerPath: `${modelRepositoryMount}/${tritonModelName(tower.spec, modelKind)}/1`,
         readOnly: true,
       }));
     });
@@ -81,11 +77,11 @@ export class DaliModels extends Construct {
 
   #addConfiguration(
     tower: ServedTower,
-    variant: DaliVariant,
+    modelKind: DaliKind,
     { server, service, gpus, ...props }: DaliModelsProps,
   ): ModelConfiguration {
-    const suffix = `${variant === "dali-preprocess" ? "-preprocess" : ""}${towerSuffix(tower)}`;
-    const config = modelConfig(tower.spec, variant, gpuLayout(gpus));
+    const suffix = `${modelKind === "dali-preprocess" ? "-preprocess" : ""}${towerSuffix(tower)}`;
+    const config = modelConfig(tower.spec, modelKind, gpuLayout(gpus));
     return new ModelConfiguration(this, `configuration${suffix}`, {
       ...props,
       volume: `${server}-config-dali${suffix}`,
@@ -147,6 +143,6 @@ export class DaliModels extends Construct {
 }
 
 /** Models of one tower, each after those that it consists of. */
-function variantsOf({ ensemble }: Pick<DaliModelsProps, "ensemble">): readonly DaliVariant[] {
+function kindsOf({ ensemble }: Pick<DaliModelsProps, "ensemble">): readonly DaliKind[] {
   return ["dali-preprocess", ensemble];
 }

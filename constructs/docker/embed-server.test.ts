@@ -109,7 +109,7 @@ test("connects to its Tritons over gRPC by their names on the network", () => {
     BACKEND: "triton",
     TRITON_GRPC_URLS: ["test-triton-0:8001", "test-triton-1:8001"],
     MODELS: ["openclip-vit-b32:image"],
-    TRITON_VARIANT: "trt",
+    TRITON_MODEL_KIND: "trt",
   });
   expect(at("test/triton-0/container").name).toBe("test-triton-0");
   expect(container.networks_advanced).toEqual(at("test/triton-0/container").networks_advanced);
@@ -205,7 +205,7 @@ test("outputs its endpoints, backend and model", () => {
     kind: "embed",
     backend: "onnxruntime",
     models: ["openclip-vit-b32"],
-    variant: "fp32",
+    modelKind: "fp32",
     endpoints: [
       { protocol: "embed-http", url: "http://127.0.0.1:9000", name: "embed-http" },
       { protocol: "metrics", url: "http://127.0.0.1:9000" },
@@ -214,7 +214,7 @@ test("outputs its endpoints, backend and model", () => {
   expect(synthGateway().server.service).toMatchObject({
     backend: "triton",
     models: ["openclip-vit-b32"],
-    variant: "trt",
+    modelKind: "trt",
   });
 });
 
@@ -248,15 +248,15 @@ test("rejects an override with a shorter stop timeout", () => {
 });
 
 test.each([
-  ["embed", "backend.weights.variant must be fp32 unless backend.kind is triton, got 'u8'"],
-  ["tensorrt", "weights.variant must be fp32 unless backend is onnxruntime, got 'u8'"],
+  ["embed", "backend.weights.modelKind must be fp32 unless backend.kind is triton, got 'u8'"],
+  ["tensorrt", "weights.modelKind must be fp32 unless backend is onnxruntime, got 'u8'"],
   ["onnxruntime", undefined],
 ] as const)("fails on u8 files for servers that do not read them: %s", (server, problem) => {
   const found = findings((stack) => {
     const host = hostIn(stack);
     const { tools } = dependenciesIn(stack, host);
     const weights = new ModelWeights(stack, "u8", {
-      ...{ host, tools, source: "host-path", modelRepository: "/srv/models", variant: "u8" },
+      ...{ host, tools, source: "host-path", modelRepository: "/srv/models", modelKind: "u8" },
     });
     const common = { host, tools, weights, gpus: [0] };
     if (server === "embed") {

@@ -26,7 +26,7 @@ import type { GpuId } from "../checks/gpus.ts";
 import { u8FileFindings } from "../checks/weights.ts";
 import { expression } from "../expression.ts";
 import { nameInStack, objectName } from "../names.ts";
-import type { FileVariant } from "../served-towers.ts";
+import type { FileKind } from "../served-towers.ts";
 import {
   checkStopTimes,
   containerInit,
@@ -61,7 +61,7 @@ export type EmbedBackend =
       /** Triton servers of the stack. */
       readonly upstreams: readonly TritonServer[];
       /**
-       * Models and their variant on the Triton servers of other hosts, with `upstreams` of the embed server.
+       * Models and their model kind on the Triton servers of other hosts, with `upstreams` of the embed server.
        *
        * @default - those of the first Triton server of the stack
        */
@@ -71,9 +71,9 @@ export type EmbedBackend =
 export interface RemoteModels {
   /** Specs and tokenizers of the models. */
   readonly weights: ModelWeights;
-  readonly variant: FileVariant;
+  readonly modelKind: FileKind;
   /** @default - no decoder */
-  readonly jpegVariant?: keyof typeof daliModels;
+  readonly jpegKind?: keyof typeof daliModels;
 }
 
 export interface EmbedServerProps {
@@ -137,9 +137,9 @@ export class EmbedServer extends Construct {
     const remote = remoteUpstreams(this, host, props.upstreams ?? [], own);
 
     if (backend.kind === "onnxruntime") {
-      const { variant } = backend.weights;
+      const { modelKind } = backend.weights;
       check(this, () =>
-        u8FileFindings("backend.weights.variant", variant, [
+        u8FileFindings("backend.weights.modelKind", modelKind, [
           ["backend.kind", backend.kind, "triton"],
         ]),
       );
@@ -214,8 +214,8 @@ export class EmbedServer extends Construct {
       kind: "embed",
       backend: backend.kind,
       models: this.models.map((spec) => spec.name),
-      variant: variantOf(backend),
-      ...jpegVariantOf(backend),
+      modelKind: kindOf(backend),
+      ...jpegKindOf(backend),
       ...(remote.length > 0 && { upstreams: [...remote] }),
       authorization: this.apiKey === undefined ? undefined : "bearer",
       resources: { container: addressOf(this.container) },
@@ -278,7 +278,7 @@ function serverSettings(
           ...backend.upstreams.map(({ grpcTarget }) => grpcTarget),
           ...remote,
         ].join(","),
-        TRITON_VARIANT: jpegVariantOf(backend).jpegVariant ?? variantOf(backend),
+        TRITON_MODEL_KIND: jpegKindOf(backend).jpegKind ?? kindOf(backend),
       };
 }
 
@@ -288,7 +288,7 @@ function weightsMounts(backend: EmbedBackend): readonly ContainerVolumes[] {
     : (servedBy(backend)?.weights.tokenizerMounts() ?? []);
 }
 
-/** Models of the upstreams and their variant. */
+/** Models of the upstreams and their model kind. */
 function servedBy({
   upstreams: [first],
   remote,
@@ -301,13 +301,13 @@ function modelsOf(backend: EmbedBackend): readonly ModelSpec[] {
   return servedBy(backend)?.weights.models ?? defaultModels;
 }
 
-/** Variant to which a gateway forwards JPEG files. */
-function jpegVariantOf(backend: EmbedBackend): Pick<Service, "jpegVariant"> {
-  const jpegVariant = backend.kind === "triton" ? servedBy(backend)?.jpegVariant : undefined;
-  return jpegVariant === undefined ? {} : { jpegVariant };
+/** Model kind to which a gateway forwards JPEG files. */
+function jpegKindOf(backend: EmbedBackend): Pick<Service, "jpegKind"> {
+  const jpegKind = backend.kind === "triton" ? servedBy(backend)?.jpegKind : undefined;
+  return jpegKind === undefined ? {} : { jpegKind };
 }
 
-function variantOf(backend: EmbedBackend): FileVariant {
-  if (backend.kind === "onnxruntime") return backend.weights.variant;
-  return servedBy(backend)?.variant ?? "fp32";
+function kindOf(backend: EmbedBackend): FileKind {
+  if (backend.kind === "onnxruntime") return backend.weights.modelKind;
+  return servedBy(backend)?.modelKind ?? "fp32";
 }

@@ -11,7 +11,7 @@ import { TerraformLocal } from "../cdktf.ts";
 import { expression } from "../expression.ts";
 import { nameInStack, objectName } from "../names.ts";
 import {
-  type FileVariant,
+  type FileKind,
   type ServedTower,
   servedTowers,
   tokenizerFile,
@@ -57,12 +57,12 @@ export interface ModelWeightsProps {
    */
   readonly models?: readonly ModelSpec[];
   /**
-   * Variant of the image towers whose version 1 contains the weights. `u8` files contain the normalisation; only Tritons with the
+   * Model kind of the image towers whose version 1 contains the weights. `u8` files contain the normalisation; only Tritons with the
    * backend `onnxruntime` read them.
    *
    * @default "fp32"
    */
-  readonly variant?: Exclude<FileVariant, "trt">;
+  readonly modelKind?: Exclude<FileKind, "trt">;
 }
 
 const mountInTools = "/weights";
@@ -93,8 +93,8 @@ export class ModelWeights extends Construct {
   readonly source: WeightsSource;
   readonly modelRepository: string;
   readonly models: readonly ModelSpec[];
-  /** Variant of the image towers. */
-  readonly variant: Exclude<FileVariant, "trt">;
+  /** Model kind of the image towers. */
+  readonly modelKind: Exclude<FileKind, "trt">;
   /** Weights of each tower of the models. */
   readonly towers: readonly TowerWeights[];
   readonly #props: ModelWeightsProps;
@@ -104,20 +104,20 @@ export class ModelWeights extends Construct {
   constructor(scope: Construct, id: string, props: ModelWeightsProps) {
     super(scope, id);
 
-    const { source, models = defaultModels, variant = "fp32" } = props;
+    const { source, models = defaultModels, modelKind = "fp32" } = props;
     this.#props = props;
     this.source = source;
     this.modelRepository = props.modelRepository;
     this.models = models;
-    this.variant = variant;
+    this.modelKind = modelKind;
     this.towers = servedTowers(models).map((tower) => this.#weightsOf(tower, props));
   }
 
   #weightsOf(tower: ServedTower, props: ModelWeightsProps): TowerWeights {
     const { host, source, modelRepository } = props;
     if (source === "image") return { tower, version: "" };
-    const file = weightsPath(modelRepository, tower, this.variant);
-    for (const { path, what } of towerFiles(tower, modelRepository, this.variant)) {
+    const file = weightsPath(modelRepository, tower, this.modelKind);
+    for (const { path, what } of towerFiles(tower, modelRepository, this.modelKind)) {
       host.requireFile({ path, on: source === "host-path" ? "host" : "here", what });
     }
     if (source === "host-path") return { tower, ...onHost(host, file) };
@@ -246,22 +246,22 @@ export class ModelWeights extends Construct {
     });
   }
 
-  /** Mounts of the weights in a container that serves the image towers in `variant`. */
+  /** Mounts of the weights in a container that serves the image towers in `modelKind`. */
   mounts(
-    variant: FileVariant = this.variant,
+    modelKind: FileKind = this.modelKind,
     towers: readonly TowerWeights[] = this.towers,
   ): readonly ContainerVolumes[] {
-    return this.#mountsOf(towers, variant);
+    return this.#mountsOf(towers, modelKind);
   }
 
   /**
    * Mounts of volumes for versions beside version 1, which `clipstack model deploy` adds, in a container that serves the image towers in
-   * `variant`. All containers share them. Changed weights of version 1 get a new, empty volume.
+   * `modelKind`. All containers share them. Changed weights of version 1 get a new, empty volume.
    */
-  versionMounts(variant: FileVariant = this.variant): readonly ContainerVolumes[] {
+  versionMounts(modelKind: FileKind = this.modelKind): readonly ContainerVolumes[] {
     return this.towers.map((weights) => ({
       volumeName: this.#versionsOf(weights).name,
-      containerPath: `${modelRepositoryMount}/${towerFolder(weights.tower, variant)}`,
+      containerPath: `${modelRepositoryMount}/${towerFolder(weights.tower, modelKind)}`,
       // writable, so that the engine can mount version 1 and the configuration in it; it belongs to root
       readOnly: false,
     }));
@@ -283,13 +283,13 @@ export class ModelWeights extends Construct {
   /** Mounts of the text towers with a tokenizer file, which a gateway reads. */
   tokenizerMounts(): readonly ContainerVolumes[] {
     const withFile = this.towers.filter(({ tower }) => tokenizerFile(tower) !== undefined);
-    return this.#mountsOf(withFile, this.variant);
+    return this.#mountsOf(withFile, this.modelKind);
   }
 
-  #mountsOf(towers: readonly TowerWeights[], variant: FileVariant): readonly ContainerVolumes[] {
+  #mountsOf(towers: readonly TowerWeights[], modelKind: FileKind): readonly ContainerVolumes[] {
     return towers.flatMap(({ tower, mount }) => {
       if (mount === undefined) return [];
-      const containerPath = `${modelRepositoryMount}/${towerFolder(tower, variant)}/1`;
+      const containerPath = `${modelRepositoryMount}/${towerFolder(tower, modelKind)}/1`;
       return [{ ...mount, containerPath, readOnly: true }];
     });
   }

@@ -134,7 +134,7 @@ export class PytorchBaseline extends Construct {
       kind: "baseline",
       backend: "pytorch",
       models: this.models.map((model) => model.name),
-      variant: "fp32",
+      modelKind: "fp32",
       resources: { container: addressOf(this.container) },
       endpoints: [{ protocol: "embed-http", url, name: "pytorch-http" }],
     };
@@ -146,7 +146,11 @@ function imageTowers({ towers: { image } }: ModelSpec): ModelSpec["towers"] {
 }
 
 /** Rejects weights that the container cannot load. */
-function baselineFindings({ source, variant, models: [model] }: ModelWeights): readonly Finding[] {
+function baselineFindings({
+  source,
+  modelKind,
+  models: [model],
+}: ModelWeights): readonly Finding[] {
   const name = model?.name ?? "";
   return [
     ...findingIf(
@@ -161,6 +165,6 @@ function baselineFindings({ source, variant, models: [model] }: ModelWeights): r
       "be volume or host-path: the image of the PyTorch baseline contains no weights",
       `'${source}'`,
     ),
-    ...findingIf(variant !== "fp32", "weights.variant", "be fp32", `'${variant}'`),
+    ...findingIf(modelKind !== "fp32", "weights.modelKind", "be fp32", `'${modelKind}'`),
   ];
 }

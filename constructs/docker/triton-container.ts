@@ -15,7 +15,7 @@ import {
 import { tritonLauncher } from "../../contract/triton-launcher.ts";
 import { type limitsOf, nodeOptions } from "../checks/container-limits.ts";
 import type { GpuId } from "../checks/gpus.ts";
-import type { FileVariant } from "../served-towers.ts";
+import type { FileKind } from "../served-towers.ts";
 import { exitTimeoutSeconds } from "../triton-times.ts";
 import {
   containerInit,
@@ -46,8 +46,8 @@ export interface TritonContainerOptions {
   readonly server: TritonServerKind;
   /** Folders of the served models in the repository. */
   readonly models: readonly string[];
-  /** Variant of the image towers. */
-  readonly served: FileVariant;
+  /** Model kind of the image towers. */
+  readonly served: FileKind;
   readonly modelControl: ModelControl;
   /** Key of the model control API, with `modelControl: explicit`. */
   readonly modelControlKey: () => string;

@@ -487,7 +487,7 @@ test("outputs its endpoints and its address in the state", () => {
     backend: "tensorrt",
     server: "tritonserver",
     models: ["openclip-vit-b32"],
-    variant: "trt",
+    modelKind: "trt",
     resources: { container: address("test/triton/container") },
     endpoints: [
       { protocol: "oip-http", url: "http://127.0.0.1:8010", name: "trt-http" },

@@ -1,7 +1,7 @@
 import { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
 import {
-  type backendVariants,
+  type backendKinds,
   type DeployedModelConfig,
   deployedModelConfig,
   type ModelConfigSettings,
@@ -32,10 +32,10 @@ import {
 import { exposureFindings } from "../checks/ports.ts";
 import { u8FileFindings, weightsFindings } from "../checks/weights.ts";
 import { nameInStack, objectName } from "../names.ts";
-import { type FileVariant, type ServedTower, towerSuffix, towerVariant } from "../served-towers.ts";
+import { type FileKind, type ServedTower, towerKind, towerSuffix } from "../served-towers.ts";
 import { exitTimeoutSeconds, tritonStartSeconds } from "../triton-times.ts";
 import { checkStopTimes, labels, verdictSeconds } from "./container-defaults.ts";
-import { DaliModels, type JpegDecoder, jpegVariant } from "./dali-models.ts";
+import { DaliModels, type JpegDecoder, jpegKind } from "./dali-models.ts";
 import { EngineCache } from "./engine-cache.ts";
 import type { Exposure, GpuHost } from "./gpu-host.ts";
 import { HealthGate } from "./health-gate.ts";
@@ -51,7 +51,7 @@ import {
 } from "./triton-container.ts";
 
 /** Backend that executes the models in Triton. */
-export type TritonBackend = keyof typeof backendVariants;
+export type TritonBackend = keyof typeof backendKinds;
 
 /** Server that speaks Triton's protocols. */
 export type TritonServerKind =
@@ -67,7 +67,7 @@ export interface TritonServerProps
   /** Embed image, which fills the volumes and contains the emulator. */
   readonly tools: ServerImage;
   readonly backend: TritonBackend;
-  /** Weights of the served models. The backend `onnxruntime` serves image towers in their variant, `tensorrt` in `trt`. */
+  /** Weights of the served models. The backend `onnxruntime` serves image towers in their model kind, `tensorrt` in `trt`. */
   readonly weights: ModelWeights;
   /** @default "explicit" */
   readonly modelControl?: ModelControl;
@@ -132,10 +132,10 @@ interface ServedModel {
 
 /** Triton in a container. */
 export class TritonServer extends Construct {
-  /** Variant of the image towers. */
-  readonly variant: FileVariant;
-  /** Variant of the ensembles that accept JPEG files; absent without a decoder. */
-  readonly jpegVariant: keyof typeof daliModels | undefined;
+  /** Model kind of the image towers. */
+  readonly modelKind: FileKind;
+  /** Model kind of the ensembles that accept JPEG files; absent without a decoder. */
+  readonly jpegKind: keyof typeof daliModels | undefined;
   /** Host name and gRPC port on the Docker network: `host:port`. */
   readonly grpcTarget: string;
   /** Passed once the container is healthy. */
@@ -172,8 +172,8 @@ export class TritonServer extends Construct {
     this.#towers = towers;
     this.weights = weights;
     this.models = weights.models;
-    this.variant = imageVariant(props);
-    this.jpegVariant = jpegVariant(props.backend, props.jpegDecoder);
+    this.modelKind = imageKind(props);
+    this.jpegKind = jpegKind(props.backend, props.jpegDecoder);
     const instances = served.map(({ deployed }) =>
       executionInstances(deployed.config, gpus.length),
     );
@@ -202,7 +202,7 @@ export class TritonServer extends Construct {
         server: server.kind,
         models: [...served.map((model) => model.name), ...(dali?.names ?? [])],
         pipelines: dali?.mounts ?? [],
-        served: this.variant,
+        served: this.modelKind,
         modelControl,
         modelControlKey: () => host.modelControlKey,
         gpus,
@@ -292,14 +292,14 @@ export class TritonServer extends Construct {
   }
 
   #addDali(props: TritonServerProps, layout: Layout): DaliModels | undefined {
-    if (this.jpegVariant === undefined || props.weights.source === "image") return undefined;
+    if (this.jpegKind === undefined || props.weights.source === "image") return undefined;
     const { host, tools, weights } = props;
     return new DaliModels(this, "dali", {
       ...{ host, tools, weights },
       server: objectName(this),
       service: nameInStack(this),
       gpus: layout.gpus.length,
-      ensemble: this.jpegVariant,
+      ensemble: this.jpegKind,
       ...this.#reloadOf(props, layout),
     });
   }
@@ -317,8 +317,8 @@ export class TritonServer extends Construct {
       backend,
       server: server.kind,
       models: this.models.map(({ name }) => name),
-      variant: this.variant,
-      ...(this.jpegVariant !== undefined && { jpegVariant: this.jpegVariant }),
+      modelKind: this.modelKind,
+      ...(this.jpegKind !== undefined && { jpegKind: this.jpegKind }),
       resources: { container: addressOf(this.container) },
       endpoints: endpoints(backend, host.clientAddress(expose), ports),
     };
@@ -327,14 +327,14 @@ export class TritonServer extends Construct {
   #addChecks(props: TritonServerProps, served: readonly ServedModel[]): void {
     const { host, server, weights, modelControl = "explicit", expose = "loopback" } = props;
     if (server.kind === "tritonserver") check(this, () => tritonImageFindings(server.image, host));
-    if (this.jpegVariant !== undefined) {
+    if (this.jpegKind !== undefined) {
       const image = server.kind === "tritonserver" ? baseImageOf(server.image) : undefined;
       check(this, () => daliFindings(weights.source, image));
     }
     check(this, () => configurationProblems(served));
     check(this, () => weightsFindings(weights.source, modelControl, props.modelVersions));
     check(this, () =>
-      u8FileFindings("weights.variant", weights.variant, [
+      u8FileFindings("weights.modelKind", weights.modelKind, [
         ["backend", props.backend, "onnxruntime"],
       ]),
     );
@@ -351,7 +351,7 @@ export class TritonServer extends Construct {
         ...use,
         gpus: use.gpus.length,
         models: this.models,
-        decodes: this.jpegVariant !== undefined,
+        decodes: this.jpegKind !== undefined,
         requestBytes: maxRequestBytes,
         sharedMiB: sharedMemoryMiB + tritonTmpMiB + (server.kind === "emulator" ? heapMiB : 0),
       });
@@ -374,7 +374,7 @@ export class TritonServer extends Construct {
       backend: props.backend,
       instances: Math.ceil(instances / Math.max(1, gpus.length)),
       models: this.models,
-      ...(this.jpegVariant !== undefined && { decodes: true }),
+      ...(this.jpegKind !== undefined && { decodes: true }),
       ...(props.modelVersions !== undefined && { versions: props.modelVersions }),
       reloads: props.modelControl !== "none",
     });
@@ -399,8 +399,8 @@ interface Context {
   readonly precision: PrecisionSource;
 }
 
-function imageVariant({ backend, weights }: TritonServerProps): FileVariant {
-  return backend === "tensorrt" ? "trt" : weights.variant;
+function imageKind({ backend, weights }: TritonServerProps): FileKind {
+  return backend === "tensorrt" ? "trt" : weights.modelKind;
 }
 
 function servedModel(
@@ -410,9 +410,9 @@ function servedModel(
   const { host, backend } = props;
   const tensorrt = backend === "tensorrt";
   const compiles = tensorrt && host.accelerator === "gpu";
-  const variant = towerVariant(tower, imageVariant(props));
+  const modelKind = towerKind(tower, imageKind(props));
   const engineVersions = compiles ? [version, image.version].filter((each) => each !== "") : [];
-  const deployed = deployedModelConfig({ spec: tower.spec, variant }, gpus.length, {
+  const deployed = deployedModelConfig({ spec: tower.spec, modelKind }, gpus.length, {
     maxQueueDelayMicroseconds: props.maxQueueDelayMicroseconds,
     preferredBatchSizes: props.preferredBatchSizes,
     instancesPerGpu: props.instancesPerGpu,
@@ -422,7 +422,7 @@ function servedModel(
     ...(tensorrt && { optimumBatchSize: props.optimumBatchSize }),
     ...(engineVersions.length > 0 && { engineCachePrefix: engineVersions.join("_") }),
   });
-  return { tower, name: tritonModelName(tower.spec, variant), engineVersions, deployed };
+  return { tower, name: tritonModelName(tower.spec, modelKind), engineVersions, deployed };
 }
 
 /** Errors of the configurations of all models; the same setting is wrong for all of them. */

@@ -7,11 +7,11 @@ import { trainedWeightsCommand } from "../../contract/trained-weights.ts";
 import { firstStronglyTyped } from "../../contract/triton-releases.ts";
 import { expression } from "../expression.ts";
 import {
-  type FileVariant,
+  type FileKind,
   type ServedTower,
   tokenizerFile,
+  towerKind,
   towerSuffix,
-  towerVariant,
 } from "../served-towers.ts";
 
 /** File that a tower needs. */
@@ -22,23 +22,23 @@ export interface TowerFile {
   readonly role: "weights" | "tokenizer";
 }
 
-/** Path of the weights of a tower in a model repository that serves images in `variant`. */
-export function weightsPath(repository: string, tower: ServedTower, variant: FileVariant): string {
-  return `${repository}/${modelPath(tower.spec, towerVariant(tower, variant))}`;
+/** Path of the weights of a tower in a model repository that serves images in `modelKind`. */
+export function weightsPath(repository: string, tower: ServedTower, modelKind: FileKind): string {
+  return `${repository}/${modelPath(tower.spec, towerKind(tower, modelKind))}`;
 }
 
 /**
  * Files that a tower needs.
  *
  * @param repository - Path of the model repository.
- * @param variant - Variant of the image towers.
+ * @param modelKind - Model kind of the image towers.
  */
 export function towerFiles(
   tower: ServedTower,
   repository: string,
-  variant: FileVariant,
+  modelKind: FileKind,
 ): readonly TowerFile[] {
-  const path = weightsPath(repository, tower, variant);
+  const path = weightsPath(repository, tower, modelKind);
   const tokenizer = tokenizerFile(tower);
   return [
     {
@@ -120,10 +120,10 @@ const effects = {
 export function towerFileConditions(
   tower: ServedTower,
   repository: string,
-  variant: FileVariant,
+  modelKind: FileKind,
   root: string,
 ) {
-  return towerFiles(tower, repository, variant).map(({ path, what, role }) => {
+  return towerFiles(tower, repository, modelKind).map(({ path, what, role }) => {
     const exists = `fileexists("${root}/${path}")`;
     return role === "weights"
       ? weightsCondition(path, exists, tower)

@@ -35,10 +35,10 @@ export const triton = z
       "`tritonserver`: NVIDIA's server. `emulator`: Triton emulator in the embed image, on the CPU.",
     ),
     backend: choice(["onnxruntime", "tensorrt"], "onnxruntime", "Backend of the models."),
-    variant: choice(
+    modelKind: choice(
       ["fp32", "u8"],
       "fp32",
-      "Variant of the image towers: `fp32` receives normalised images, `u8` 8-bit pixels and normalises them itself, from files of its own. `fp32` with `tensorrt`.",
+      "Kind of the image towers: `fp32` receives normalised images, `u8` 8-bit pixels and normalises them itself, from files of its own. `fp32` with `tensorrt`.",
     ),
     image: image(
       "nvcr.io/nvidia/tritonserver",

@@ -62,7 +62,7 @@ function tritonValues(props: ClusterInferenceProps, plan: ClusterPlan): ChartVal
     enabled: true,
     server: triton.server,
     backend: triton.backend,
-    ...(plan.triton.served === "u8" && { variant: "u8" }),
+    ...(plan.triton.served === "u8" && { modelKind: "u8" }),
     ...(triton.server === "tritonserver" && { image: chartImage(triton.image) }),
     gpus,
     spareGpu: triton.spareGpu,

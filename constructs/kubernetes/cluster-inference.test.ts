@@ -30,12 +30,12 @@ function synthInference(settings: string, model: ClusterModel, specs?: readonly 
 }
 
 const name = "openclip_vit_b32_u8";
-const variant = "u8";
+const modelKind = "u8";
 
-test("serves the variant of the props with its own configuration", () => {
-  const { values, models } = synthInference("", { variant, weights: "image" });
+test("serves the kind of the props with its own configuration", () => {
+  const { values, models } = synthInference("", { modelKind, weights: "image" });
   expect(values.model).toEqual({ weights: "image" });
-  expect(values.triton.variant).toBe("u8");
+  expect(values.triton.modelKind).toBe("u8");
   expect(values.triton.modelConfig.texts[name]).toContain(`name: "${name}"`);
   expect(models).toEqual([name, name]);
 });
@@ -44,8 +44,8 @@ test.each([
   "embed: { backend: onnxruntime, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }",
   "triton: { backend: tensorrt }",
 ])("fails on u8 files for servers that do not read them: %s", (settings) => {
-  expect(() => synthInference(settings, { variant, weights: "image" })).toThrow(
-    "model.variant must be fp32 unless embed.backend is triton and triton.backend is onnxruntime, got 'u8'",
+  expect(() => synthInference(settings, { modelKind, weights: "image" })).toThrow(
+    "model.modelKind must be fp32 unless embed.backend is triton and triton.backend is onnxruntime, got 'u8'",
   );
 });
 
@@ -76,8 +76,8 @@ test("serves every tower of several models with its own configuration", () => {
   // one engine for each tower
   expect(values.triton.startSeconds).toBe(120 + 3 * 300);
   expect(services).toMatchObject([
-    { name: "embed", models: ["openclip-vit-b32", "siglip2-base-224"], variant: "trt" },
-    { name: "triton", models: ["openclip-vit-b32", "siglip2-base-224"], variant: "trt" },
+    { name: "embed", models: ["openclip-vit-b32", "siglip2-base-224"], modelKind: "trt" },
+    { name: "triton", models: ["openclip-vit-b32", "siglip2-base-224"], modelKind: "trt" },
   ]);
 });
 

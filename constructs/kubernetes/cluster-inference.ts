@@ -97,7 +97,7 @@ function embedService(
     kind: "embed",
     backend: embed.backend,
     models: namesOf(plan),
-    variant: plan.embed.served,
+    modelKind: plan.embed.served,
     ...(embed.keySecret !== undefined && { authorization: "bearer" as const }),
     workload: podObjectName("embed"),
     endpoints: [
@@ -122,7 +122,7 @@ function tritonService(
     backend: triton.backend,
     server: triton.server,
     models: namesOf(plan),
-    variant: plan.triton.served,
+    modelKind: plan.triton.served,
     workload: name,
     endpoints: [
       { protocol: "oip-http", url: `http://${host}:${tritonPorts.http}`, name: `${prefix}-http` },

@@ -17,11 +17,11 @@ import { precisionSourceOf } from "../../contract/triton-releases.ts";
 import type { Budget, CpuScaling, Quota, Resources } from "../checks/kubernetes.ts";
 import type { Pods, ScalingMetric, Scraping } from "../checks/scaling.ts";
 import {
-  type FileVariant,
+  type FileKind,
   type ServedTower,
   servedTowers,
   towerFolder,
-  towerVariant,
+  towerKind,
 } from "../served-towers.ts";
 import { tritonStartSeconds } from "../triton-times.ts";
 import { chartImage } from "./chart-values-for.ts";
@@ -30,15 +30,15 @@ import type { GpuCluster } from "./gpu-cluster.ts";
 
 /** Props of the embed server and Tritons in a cluster, and the plan derived from them. */
 
-/** Variant and weights of the models of the embed server and the Tritons. */
+/** Model kind and weights of the models of the embed server and the Tritons. */
 export type ClusterModel = ClusterWeights & {
   /**
-   * Variant of the image towers in Tritons with the backend `onnxruntime`. `u8` files contain the normalisation; ONNX Runtime in the
+   * Model kind of the image towers in Tritons with the backend `onnxruntime`. `u8` files contain the normalisation; ONNX Runtime in the
    * embed server and TensorRT do not read them.
    *
    * @default "fp32"
    */
-  readonly variant?: Exclude<FileVariant, "trt">;
+  readonly modelKind?: Exclude<FileKind, "trt">;
 };
 
 export interface ClusterEmbed {
@@ -154,8 +154,8 @@ export interface ClusterPlan {
   readonly triton: {
     /** GPUs per pod; 0 on the CPU. */
     readonly gpus: number;
-    /** Variant of the image towers. */
-    readonly served: FileVariant;
+    /** Model kind of the image towers. */
+    readonly served: FileKind;
     /** Whether pods build TensorRT engines. */
     readonly compiles: boolean;
     /** Maximum number of execution instances of a tower per GPU, or per pod on the CPU. */
@@ -166,8 +166,8 @@ export interface ClusterPlan {
   readonly embed: {
     /** GPUs per pod; 0 on the CPU. */
     readonly gpus: number;
-    /** Variant of the image towers. */
-    readonly served: FileVariant;
+    /** Model kind of the image towers. */
+    readonly served: FileKind;
   };
   /** Deployments, Triton first. */
   readonly workloads: readonly (Pods & {
@@ -205,8 +205,8 @@ function tritonGpus({ cluster, triton }: ClusterInferenceProps): number {
   return onGpu ? triton.gpusPerPod : 0;
 }
 
-function tritonVariant({ triton, model }: ClusterInferenceProps): FileVariant {
-  return triton.backend === "tensorrt" ? "trt" : (model.variant ?? "fp32");
+function tritonKind({ triton, model }: ClusterInferenceProps): FileKind {
+  return triton.backend === "tensorrt" ? "trt" : (model.modelKind ?? "fp32");
 }
 
 function plannedTower(
@@ -215,12 +215,12 @@ function plannedTower(
   gpus: number,
 ): PlannedTower {
   const { triton, model, models = defaultModels } = props;
-  const served = tritonVariant(props);
-  const folder = towerFolder(tower, model.variant ?? "fp32");
+  const served = tritonKind(props);
+  const folder = towerFolder(tower, model.modelKind ?? "fp32");
   const files = towerFiles(model, tower, folder, servedTowers(models).length === 1);
   const tensorrt = triton.backend === "tensorrt";
-  const variant = towerVariant(tower, served);
-  const config = deployedModelConfig({ spec: tower.spec, variant }, gpus, {
+  const modelKind = towerKind(tower, served);
+  const config = deployedModelConfig({ spec: tower.spec, modelKind }, gpus, {
     maxQueueDelayMicroseconds: triton.maxQueueDelayMicroseconds,
     preferredBatchSizes: triton.preferredBatchSizes,
     instancesPerGpu: triton.instancesPerGpu,
@@ -248,7 +248,7 @@ function tritonPlan(
   const total = instances.reduce((sum, count) => sum + count, 0);
   return {
     gpus,
-    served: tritonVariant(props),
+    served: tritonKind(props),
     compiles,
     instancesPerGpu: Math.ceil(Math.max(...instances) / Math.max(1, gpus)),
     startSeconds: tritonStartSeconds(compiles, total),

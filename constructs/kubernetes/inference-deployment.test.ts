@@ -328,7 +328,7 @@ test("outputs its endpoints and its addresses in the state", () => {
     kind: "embed",
     backend: "onnxruntime",
     models: ["openclip-vit-b32"],
-    variant: "fp32",
+    modelKind: "fp32",
     workload: "clipstack-embed",
     resources: {
       deployment: address("test/inference/deployment"),

@@ -250,7 +250,7 @@ export function inferenceService(
     kind: "embed",
     backend: "onnxruntime",
     models: models.map(({ name }) => name),
-    variant: "fp32",
+    modelKind: "fp32",
     workload: podObjectName("embed"),
     endpoints: [
       { protocol: "embed-http", url, name: "embed-http" },

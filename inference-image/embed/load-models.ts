@@ -7,7 +7,7 @@ import {
 } from "../../contract/fingerprint.ts";
 import { imageTowerOf, textTowerOf, tokenizerFile } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
-import { fp32Variants, modelPath } from "../../contract/repository-files.ts";
+import { fp32Kinds, modelPath } from "../../contract/repository-files.ts";
 import { type ModelPrecision, type ServerEnv, servedSpecs } from "../../contract/server-env.ts";
 import { InferenceError } from "../../inference/session/types.ts";
 import type { EmbedMetrics } from "./metrics.ts";
@@ -78,7 +78,7 @@ async function openModel(
       modelPath,
     });
   const { image, text } = spec.towers;
-  const pathOf = (modality: Modality) => join(repository, modelPath(spec, fp32Variants[modality]));
+  const pathOf = (modality: Modality) => join(repository, modelPath(spec, fp32Kinds[modality]));
   const [images, texts] = await allOrNone(
     [
       image === undefined ? undefined : open("image", pathOf("image")),

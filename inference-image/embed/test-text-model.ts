@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { embeddingTensor, textTowerOf, tokenIds } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { configurationFile } from "../../contract/repository-files.ts";
-import { tritonModelName, variantsOf } from "../../contract/triton-models.ts";
+import { kindsOf, tritonModelName } from "../../contract/triton-models.ts";
 import { tinyModel, writeModel } from "../../model-tools/test-model.ts";
 
 /** Writes a text tower for tests: the sine of the token ids times a fixed matrix, so that each text has another embedding. */
@@ -56,9 +56,9 @@ export async function writeTestRepository(
     return file;
   };
   for (const spec of specs) {
-    const variants = variantsOf(spec).filter((variant) => variant === "fp32" || variant === "text");
-    for (const variant of variants) {
-      const { path, text } = configurationFile(spec, variant, "Written by a test.");
+    const kinds = kindsOf(spec).filter((modelKind) => modelKind === "fp32" || modelKind === "text");
+    for (const modelKind of kinds) {
+      const { path, text } = configurationFile(spec, modelKind, "Written by a test.");
       await mkdir(join(folder, dirname(path)), { recursive: true });
       await writeFile(join(folder, path), text);
     }

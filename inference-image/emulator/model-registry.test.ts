@@ -51,7 +51,7 @@ async function infer({ registry }: Opened, items = 1) {
     .infer({ id: "", parameters: {}, inputs: [input], outputs: [], binaryOutputs: true });
 }
 
-describe("variants", () => {
+describe("named configurations", () => {
   const files = {
     [`${model}/config.pbtxt`]: tinyConfig(),
     [`${model}/configs/small.pbtxt`]: tinyConfig({ extra: "" }).replace("size: 32", "size: 4"),
@@ -68,7 +68,7 @@ describe("variants", () => {
     expect(registry.model(model).config.max_batch_size).toBe(4);
   });
 
-  test("falls back to config.pbtxt if the model has no such variant, and logs it", async () => {
+  test("falls back to config.pbtxt if the model has no such configuration, and logs it", async () => {
     const { registry, log } = await open(files, { "model-config-name": "huge" });
     expect(registry.model(model).config.max_batch_size).toBe(32);
     expect(log[0]).toMatch(/configs\/huge\.pbtxt: no such file, using .*config\.pbtxt$/);
@@ -332,7 +332,7 @@ test("answers the accepted requests before it closes", async () => {
   expect(await Promise.all(calls)).toHaveLength(2);
 });
 
-describe("with explicit control, a changed variant", () => {
+describe("with explicit control, a changed configuration", () => {
   const extra = (delay: number, count: number) => `
     dynamic_batching { max_queue_delay_microseconds: ${delay} }
     instance_group [ { kind: KIND_CPU count: ${count} } ]`;

@@ -29,7 +29,7 @@ type Contents = Readonly<Record<string, readonly unknown[]>>;
 
 const photo = readFileSync(new URL("../../model-tools/samples/sunset.jpg", import.meta.url));
 const [fp32, u8, jpeg, preprocess] = (["fp32", "u8", "jpeg", "preprocess"] as const).map(
-  (variant) => tritonModelName(defaultModel, variant),
+  (modelKind) => tritonModelName(defaultModel, modelKind),
 ) as [string, string, string, string];
 
 /** Model without a batch dimension of its own. */

@@ -115,15 +115,15 @@ describe.skipIf(realTritonMissing !== "")(
     });
 
     describe.each(["fp32", "u8", "jpeg"] as const)(
-      "the gateway in front of its variant %s",
-      (variant) => {
+      "the gateway in front of its kind %s",
+      (modelKind) => {
         let gateway: RunningEmbedServer;
         let url: string;
         beforeAll(async () => {
           const settings = readSettings({
             BACKEND: "triton",
             TRITON_GRPC_URLS: triton.grpcTarget,
-            TRITON_VARIANT: variant,
+            TRITON_MODEL_KIND: modelKind,
             HOST: "127.0.0.1",
             LOG_LEVEL: "silent",
           });
@@ -169,7 +169,7 @@ describe.skipIf(realTritonMissing !== "")(
 
         test("counts its calls", async () => {
           const metrics = await (await fetch(`${url}/metrics`)).text();
-          const label = `{target="${triton.grpcTarget}",model="${tritonModelName(defaultModel, variant)}"}`;
+          const label = `{target="${triton.grpcTarget}",model="${tritonModelName(defaultModel, modelKind)}"}`;
           expect(metrics).toContain(`${embedMetrics.tritonHealthy}${label} 1`);
           expect(metrics).toMatch(new RegExp(`${embedMetrics.tritonRequests}\\{[^}]*\\} [1-9]`));
         });

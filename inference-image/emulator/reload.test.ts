@@ -19,7 +19,7 @@ const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).d
 const model = tritonModelName(defaultModel, "fp32");
 const file = `${model}/configs/deployed.pbtxt`;
 const textOf = (maxQueueDelayMicroseconds: number) =>
-  deployedModelConfig({ spec: defaultModel, variant: "fp32" }, 1, {
+  deployedModelConfig({ spec: defaultModel, modelKind: "fp32" }, 1, {
     maxQueueDelayMicroseconds,
   }).text;
 

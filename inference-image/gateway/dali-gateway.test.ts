@@ -37,8 +37,8 @@ beforeAll(async () => {
     // its model is not in this repository
     await rm(join(folder, `${ensemble}_trt`), { recursive: true });
   });
-  const start = async (variant: "dali" | "fp32") => {
-    const gateway = await startGateway(triton, [spec], { TRITON_VARIANT: variant });
+  const start = async (modelKind: "dali" | "fp32") => {
+    const gateway = await startGateway(triton, [spec], { TRITON_MODEL_KIND: modelKind });
     while ((await fetch(`${urlOf(gateway)}/readyz`)).status !== 200) await sleep(20);
     return gateway;
   };
@@ -63,7 +63,7 @@ async function decodedByDali(): Promise<number> {
   return Number(counter.exec(await page.text())?.[1] ?? 0);
 }
 
-describe("a gateway with the variant dali", () => {
+describe("a gateway with the kind dali", () => {
   test.each<readonly [string, () => Promise<readonly Uint8Array[]>, number]>([
     ["JPEG files", async () => [photo, rotated, await picture("jpeg")], 3],
     ["files that DALI decodes differently", async () => [cmyk, await picture("png")], 0],

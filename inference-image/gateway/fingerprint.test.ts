@@ -53,9 +53,9 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
-const viaTriton = (variant: string) => ({
+const viaTriton = (modelKind: string) => ({
   BACKEND: "triton",
-  TRITON_VARIANT: variant,
+  TRITON_MODEL_KIND: modelKind,
   TRITON_GRPC_URLS: `127.0.0.1:${triton.ports.grpc}`,
 });
 

@@ -5,7 +5,7 @@ import type { ImageDecoding } from "../../contract/fingerprint.ts";
 import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { type ServerEnv, servedSpecs } from "../../contract/server-env.ts";
-import { daliModels, type TritonVariant, tritonModelName } from "../../contract/triton-models.ts";
+import { daliModels, type ModelKind, tritonModelName } from "../../contract/triton-models.ts";
 import { tokenizerOf } from "../embed/load-models.ts";
 import type { EmbedMetrics } from "../embed/metrics.ts";
 import type { ServedModel } from "../embed/served-models.ts";
@@ -26,9 +26,9 @@ export async function createGateway(
   metrics: EmbedMetrics,
   log: FastifyBaseLogger,
 ): Promise<readonly ServedModel[]> {
-  const { TRITON_VARIANT: variant, MODEL_REPOSITORY: repository } = settings;
-  const pixelVariant = daliModels[variant as keyof typeof daliModels];
-  const textVariant: TritonVariant = (pixelVariant ?? variant) === "trt" ? "text-trt" : "text";
+  const { TRITON_MODEL_KIND: modelKind, MODEL_REPOSITORY: repository } = settings;
+  const pixelKind = daliModels[modelKind as keyof typeof daliModels];
+  const textKind: ModelKind = (pixelKind ?? modelKind) === "trt" ? "text-trt" : "text";
   const specs = servedSpecs(settings);
   // an invalid vocabulary fails before any pool is open
   const tokenizers = await Promise.all(
@@ -39,8 +39,8 @@ export async function createGateway(
     ),
   );
   const decodingOf = (modality: Modality): ImageDecoding => {
-    if (modality === "text" || variant === "jpeg") return "exact";
-    return pixelVariant === undefined ? settings.PREPROCESSING : "dali";
+    if (modality === "text" || modelKind === "jpeg") return "exact";
+    return pixelKind === undefined ? settings.PREPROCESSING : "dali";
   };
   const optionsOf = (
     spec: ModelSpec,
@@ -57,8 +57,8 @@ export async function createGateway(
     observer: observerOf(metrics, log, spec, modality, model),
   });
   return specs.map((spec, index): ServedModel => {
-    const imageModel = tritonModelName(spec, variant);
-    const textModel = tritonModelName(spec, textVariant);
+    const imageModel = tritonModelName(spec, modelKind);
+    const textModel = tritonModelName(spec, textKind);
     const tokenizer = tokenizers[index];
     return {
       spec,
@@ -66,11 +66,11 @@ export async function createGateway(
         spec,
         tower: imageTowerOf(spec),
         embedder:
-          pixelVariant === undefined
+          pixelKind === undefined
             ? createTritonEmbedder(optionsOf(spec, "image", imageModel))
             : createDaliEmbedder(
                 optionsOf(spec, "image", imageModel),
-                optionsOf(spec, "image", tritonModelName(spec, pixelVariant)),
+                optionsOf(spec, "image", tritonModelName(spec, pixelKind)),
                 settings.MAX_IMAGE_PIXELS,
               ),
       },

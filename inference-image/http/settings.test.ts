@@ -11,7 +11,7 @@ test("returns the defaults without variables", () => {
     PORT: embedPort,
     BACKEND: "onnxruntime",
     MODELS: ["openclip-vit-b32:image"],
-    TRITON_VARIANT: "fp32",
+    TRITON_MODEL_KIND: "fp32",
     TRITON_GRPC_URLS: [],
   });
 });
@@ -68,8 +68,8 @@ test.each([
   [{ MODEL_SPECS: "{" }, "MODEL_SPECS must be a JSON array of model specs"],
   [{ MODEL_SPECS: "[{}]" }, "MODEL_SPECS.0.name must be"],
   [
-    { TRITON_VARIANT: "fp16" },
-    "TRITON_VARIANT must be one of fp32, trt, u8, jpeg, dali, dali-trt, got 'fp16'",
+    { TRITON_MODEL_KIND: "fp16" },
+    "TRITON_MODEL_KIND must be one of fp32, trt, u8, jpeg, dali, dali-trt, got 'fp16'",
   ],
   [
     { LOG_LEVEL: "loud" },
@@ -155,7 +155,7 @@ test.each([
   ],
   [
     { BACKEND: "triton", TRITON_MODEL: "openclip_vit_b32_trt" },
-    "TRITON_VARIANT to fp32, trt, u8, jpeg, dali, dali-trt, got TRITON_MODEL 'openclip_vit_b32_trt'",
+    "TRITON_MODEL_KIND to fp32, trt, u8, jpeg, dali, dali-trt, got TRITON_MODEL 'openclip_vit_b32_trt'",
   ],
 ])("fails on a replaced setting: %j", (old, message) => {
   expect(() => readSettings({ ...anonymous, ...old })).toThrow(message);
@@ -169,5 +169,5 @@ test("ignores a replaced setting beside its replacement, and an empty one", () =
 
 test("ignores replaced settings of the other backend", () => {
   const client = { TRITON_MODEL: "openclip_vit_b32" };
-  expect(readSettings({ ...anonymous, ...client }).TRITON_VARIANT).toBe("fp32");
+  expect(readSettings({ ...anonymous, ...client }).TRITON_MODEL_KIND).toBe("fp32");
 });

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { servedVariants } from "../../contract/environment.ts";
+import { servedKinds } from "../../contract/environment.ts";
 import { isLoopback } from "../../contract/loopback.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { type ServerEnv, type ServerEnvName, serverEnv } from "../../contract/server-env.ts";
@@ -61,9 +61,15 @@ const replacedVariables: readonly {
     backend: "onnxruntime",
   },
   {
+    old: "TRITON_VARIANT",
+    by: "TRITON_MODEL_KIND",
+    values: servedKinds.join(", "),
+    backend: "triton",
+  },
+  {
     old: "TRITON_MODEL", // also a variable of the client
-    by: "TRITON_VARIANT",
-    values: servedVariants.join(", "),
+    by: "TRITON_MODEL_KIND",
+    values: servedKinds.join(", "),
     backend: "triton",
   },
 ];

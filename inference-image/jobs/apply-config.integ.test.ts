@@ -55,7 +55,7 @@ describe.skipIf(realTritonMissing !== "")(
           `--load-model=${model}`,
         ],
       });
-      // as in a deployment, only the variants are mounted
+      // as in a deployment, only the configurations are mounted
       await rm(join(repository.path, model, "config.pbtxt"));
       transport = openGrpcTransport({ target: triton.grpcTarget });
     });
@@ -67,7 +67,7 @@ describe.skipIf(realTritonMissing !== "")(
     });
 
     const textOf = (maxQueueDelayMicroseconds: number) =>
-      deployedModelConfig({ spec: defaultModel, variant: "fp32" }, 0, {
+      deployedModelConfig({ spec: defaultModel, modelKind: "fp32" }, 0, {
         maxQueueDelayMicroseconds,
       }).text.replace('platform: "onnxruntime_onnx"', 'backend: "python"');
     const folder = () => join(repository.path, model, "configs");

@@ -34,7 +34,7 @@ import {
 
 const model = tritonModelName(defaultModel, "fp32");
 const textOf = (settings: ModelConfigSettings = {}) =>
-  deployedModelConfig({ spec: defaultModel, variant: "fp32" }, 1, settings).text;
+  deployedModelConfig({ spec: defaultModel, modelKind: "fp32" }, 1, settings).text;
 
 let repository: TestRepository;
 let uploads: string;
@@ -348,7 +348,7 @@ describe("distinguishes configurations", () => {
   test("by the parameters of an accelerator", () => {
     const of = (settings: ModelConfigSettings) =>
       readModelConfig(
-        deployedModelConfig({ spec: defaultModel, variant: "trt" }, 1, settings).text,
+        deployedModelConfig({ spec: defaultModel, modelKind: "trt" }, 1, settings).text,
         "config",
       );
     expect(configDifference(of({ cudaGraphs: true }), of({}))).toContain(

@@ -12,7 +12,7 @@ type ChartValues = Readonly<Record<string, unknown>>;
 /** Values of this project's chart that contain only names, sizes and words, never secrets. */
 const plainChartPaths = [
   /^models\[\d+\]$/,
-  /^triton\.variant$/,
+  /^triton\.(modelKind|variant)$/,
   /^(embed|triton)\.image\.(repository|tag|digest|pullPolicy)$/,
   /^(embed|triton)\.(engine|backend|accelerator|sharedMemory|runtimeClassName|priorityClassName)$/,
   /^(embed|triton)\.resources\.(requests|limits)\.(cpu|memory)$/,

@@ -301,7 +301,7 @@ export const modelRules: readonly ReviewRule[] = [
             instances: Math.ceil(instances / visible.length),
             models: servedSpecs(environment, it.service),
             reloads: option(it.command, "model-control-mode") === "explicit",
-            decodes: it.service?.jpegVariant !== undefined,
+            decodes: it.service?.jpegKind !== undefined,
           });
           uses.set(gpu, gpuUses);
           if (it.kind === "triton" && !firstTritons.has(gpu)) firstTritons.set(gpu, it.address);

@@ -40,7 +40,12 @@ describe.skipIf(noHelm !== "")("chart with invalid models fails in one line", ()
     [
       "on the former name of the model",
       { model: { name: "openclip_vit_b32_u8" } },
-      "model.name was removed: set models, and triton.variant u8 for uint8 pixels",
+      "model.name was removed: set models, and triton.modelKind u8 for uint8 pixels",
+    ],
+    [
+      "on the former name of the model kind",
+      { triton: { ...triton, variant: "u8" } },
+      "triton.variant was removed: set triton.modelKind",
     ],
     [
       "on the former name of the configurations",
@@ -59,16 +64,16 @@ describe.skipIf(noHelm !== "")("chart with invalid models fails in one line", ()
     ],
     [
       "on pixels with TensorRT",
-      { triton: { ...triton, backend: "tensorrt", variant: "u8" } },
-      "triton.variant must be fp32 with triton.backend tensorrt, got u8",
+      { triton: { ...triton, backend: "tensorrt", modelKind: "u8" } },
+      "triton.modelKind must be fp32 with triton.backend tensorrt, got u8",
     ],
     [
       "on pixels with an embed server that executes the same files",
       {
         model: { weights: "pvc", pvc: { claimName: "w" } },
-        triton: { ...triton, variant: "u8" },
+        triton: { ...triton, modelKind: "u8" },
       },
-      "triton.variant must be fp32 with embed.backend onnxruntime and model.weights pvc: both servers execute the same files, got u8",
+      "triton.modelKind must be fp32 with embed.backend onnxruntime and model.weights pvc: both servers execute the same files, got u8",
     ],
     [
       "on the files of a tower that is not served",

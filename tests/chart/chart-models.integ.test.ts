@@ -88,8 +88,8 @@ const own = modelSpec.parse({
   sources: {},
 });
 const ownTexts = Object.fromEntries(
-  (["fp32", "text"] as const).map((variant) => {
-    const { config, text } = deployedModelConfig({ spec: own, variant }, 1);
+  (["fp32", "text"] as const).map((modelKind) => {
+    const { config, text } = deployedModelConfig({ spec: own, modelKind }, 1);
     return [config.name, text];
   }),
 );
@@ -134,17 +134,17 @@ describe.skipIf(noHelm !== "")(`chart with several models${noHelm && ` (${noHelm
     expect(
       volumes.filter(isConfig).map((it: { configMap: { name: string } }) => it.configMap.name),
     ).toEqual(found.map(({ name }) => name));
-    expect(envIn(objects).TRITON_VARIANT).toBe(suffix === "" ? "fp32" : "trt");
+    expect(envIn(objects).TRITON_MODEL_KIND).toBe(suffix === "" ? "fp32" : "trt");
   });
 
   test("has the configurations of every model of the catalogue", () => {
-    for (const variant of ["fp32", "u8"] as const) {
+    for (const modelKind of ["fp32", "u8"] as const) {
       const names = configsIn(
-        template({ models: [...modelCatalogue.keys()], triton: { ...triton, variant, gpus: 4 } }),
+        template({ models: [...modelCatalogue.keys()], triton: { ...triton, modelKind, gpus: 4 } }),
       ).map(({ config }) => config.name);
       const towers = [...modelCatalogue.values()].flatMap((it) => Object.keys(it.towers));
       expect(names).toHaveLength(towers.length);
-      expect(names).toContain(variant === "u8" ? "dinov2_base_u8" : "dinov2_base");
+      expect(names).toContain(modelKind === "u8" ? "dinov2_base_u8" : "dinov2_base");
       expect(names).toContain("mobileclip2_s0_text");
     }
   });

@@ -211,7 +211,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(envOf(emulator)).toMatchObject({
         BACKEND: "triton",
         TRITON_GRPC_URLS: "clipstack-triton-grpc:8001",
-        TRITON_VARIANT: "fp32",
+        TRITON_MODEL_KIND: "fp32",
         MODELS: "openclip-vit-b32:image",
       });
       expect(objectOf(objects, "Service", "clipstack-triton-grpc").spec).toMatchObject({
@@ -364,14 +364,14 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(resources.limits).not.toHaveProperty("nvidia.com/gpu");
     });
 
-    test("serves pixels with the variant u8", () => {
+    test("serves pixels with the kind u8", () => {
       const name = "openclip_vit_b32_u8";
       const values: ChartValues = {
         model: { weights: "pvc", pvc: { claimName: "weights" } },
         embed: { backend: "triton" },
-        triton: { ...own, variant: "u8" },
+        triton: { ...own, modelKind: "u8" },
       };
-      expect(envOf(values)).toMatchObject({ TRITON_VARIANT: "u8" });
+      expect(envOf(values)).toMatchObject({ TRITON_MODEL_KIND: "u8" });
       expect(podOf(values, "triton").containers[0].volumeMounts).toEqual(
         expect.arrayContaining([
           { name: "model-config", mountPath: `/models/${name}/configs`, readOnly: true },

@@ -60,14 +60,14 @@ export async function writeEngineRepository(
     folder,
   );
   for (const spec of specs) {
-    for (const variant of ["fp32", "u8"] as const) {
-      const model = join(folder, tritonModelName(spec, variant));
+    for (const modelKind of ["fp32", "u8"] as const) {
+      const model = join(folder, tritonModelName(spec, modelKind));
       const path = join(model, "config.pbtxt");
       const parameters = {
         engine,
         device,
         // PyTorch normalises pixels itself
-        model_file: variant === "u8" && engine === "onnxruntime" ? weights.u8 : weights.fp32,
+        model_file: modelKind === "u8" && engine === "onnxruntime" ? weights.u8 : weights.fp32,
         folder: dirname(fileURLToPath(import.meta.url)),
         packages,
       };
@@ -141,7 +141,7 @@ export async function startGateway(triton: Server, signal: AbortSignal): Promise
     BACKEND: "triton",
     MODELS: `${openclipVitB32.name}:image`,
     TRITON_GRPC_URLS: `127.0.0.1:${triton.ports.grpc}`,
-    TRITON_VARIANT: "u8",
+    TRITON_MODEL_KIND: "u8",
     // 128 clients with 32 images each
     MAX_QUEUE_SIZE: "4096",
   };

@@ -5,13 +5,13 @@ import { embedPaths, timeoutParameter } from "../../contract/embed-api.ts";
 import { withModalities } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
-import { tritonModelName, variantsOf } from "../../contract/triton-models.ts";
+import { kindsOf, tritonModelName } from "../../contract/triton-models.ts";
 import { fuzzTargets, type HttpInput, type SocketInput } from "./fuzz-input.ts";
 import { empty, mutated, mutatedJson, someBytes, text, weighted } from "./fuzz-mutations.ts";
 
 /** Models that the fuzzed emulator serves. */
-export const repositoryModels = variantsOf(withModalities(defaultModel, ["image"])).map((variant) =>
-  tritonModelName(defaultModel, variant),
+export const repositoryModels = kindsOf(withModalities(defaultModel, ["image"])).map((modelKind) =>
+  tritonModelName(defaultModel, modelKind),
 );
 export const modelNames = [...repositoryModels, "none", "..", "%00", "a".repeat(300)];
 const modelPaths = modelNames.flatMap((model) =>

@@ -17,7 +17,7 @@ import {
 } from "../../bench/run/service-under-test.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
-import { daliVariants, tritonModelName } from "../../contract/triton-models.ts";
+import { daliKinds, tritonModelName } from "../../contract/triton-models.ts";
 import { type Check, type CheckContext, itemsOf, ownKinds, type Samples } from "./check.ts";
 
 export const batchingCheck: Check = {
@@ -129,7 +129,7 @@ export function countsIn(
   models: readonly Pick<ModelSpec, "name">[] = [],
 ): Counts {
   const decoding = models.flatMap((model) =>
-    daliVariants.map((variant) => tritonModelName(model, variant)),
+    daliKinds.map((modelKind) => tritonModelName(model, modelKind)),
   );
   const [images, runs] =
     role === "triton"

@@ -141,17 +141,17 @@ const changes: readonly (readonly [string, Change, string])[] = [
   ],
   [
     "other GPUs in its environment",
-    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=all", "TRITON_VARIANT=fp32", "API_KEY=x"]),
+    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=all", "TRITON_MODEL_KIND=fp32", "API_KEY=x"]),
     "NVIDIA_VISIBLE_DEVICES must be 0, got all",
   ],
   [
     "a variable with another value, which is not printed",
-    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_VARIANT=secret", "API_KEY=x"]),
-    "TRITON_VARIANT must be fp32, got another value",
+    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_MODEL_KIND=secret", "API_KEY=x"]),
+    "TRITON_MODEL_KIND must be fp32, got another value",
   ],
   [
     "a secret that is not set",
-    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_VARIANT=fp32"]),
+    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_MODEL_KIND=fp32"]),
     "API_KEY must be set, got not set",
   ],
   [

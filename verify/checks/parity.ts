@@ -54,7 +54,7 @@ export function checkParity(
       differenceLimit(
         verifyTarget,
         endpointName,
-        decodesWithDali(verifyTarget, payload, service.workload.service.jpegVariant),
+        decodesWithDali(verifyTarget, payload, service.workload.service.jpegKind),
       ),
     );
     const { minCosine, maxRelativeDifference, passed, message } = verdict;

@@ -54,7 +54,7 @@ test("fails on a configuration that the model repository does not have", () => {
 });
 
 const configured = (change: (text: string) => string) => {
-  const { text } = deployedModelConfig({ spec: defaultModel, variant: "fp32" }, 0);
+  const { text } = deployedModelConfig({ spec: defaultModel, modelKind: "fp32" }, 0);
   return wiringOf("deployed", volumesDocument(change(text))).map(({ message }) => message);
 };
 

@@ -100,10 +100,10 @@ function wrongConfigurations(service: ServiceUnderTest): readonly string[] {
 
 /** Models with which a Triton decodes JPEG files. */
 function daliNames({ models, workload }: ServiceUnderTest): readonly string[] {
-  const { jpegVariant } = workload.service;
-  if (jpegVariant === undefined || workload.service.kind !== "triton") return [];
-  const variants = ["dali-preprocess", jpegVariant] as const;
-  return models.flatMap((spec) => variants.map((variant) => tritonModelName(spec, variant)));
+  const { jpegKind } = workload.service;
+  if (jpegKind === undefined || workload.service.kind !== "triton") return [];
+  const kinds = ["dali-preprocess", jpegKind] as const;
+  return models.flatMap((spec) => kinds.map((modelKind) => tritonModelName(spec, modelKind)));
 }
 
 /** Compares a deployed service with the synthesized file, because other settings may have been deployed. */
@@ -116,7 +116,7 @@ export function checkDeployedService(
     const message = "must be deployed, because it is in the synthesized file";
     return [resultOf(service, "wiring", "fail", message)];
   }
-  const keys = ["kind", "backend", "server", "variant", "jpegVariant", "authorization"] as const;
+  const keys = ["kind", "backend", "server", "modelKind", "jpegKind", "authorization"] as const;
   const changed = [
     ...keys.map((key) => [key, declared[key] ?? "none", deployed[key] ?? "none"] as const),
     ["models", declared.models.join(", "), deployed.models.join(", ")] as const,

@@ -1,5 +1,5 @@
 import type { ServerEnv } from "../../../contract/server-env.ts";
-import type { TritonVariant } from "../../../contract/triton-models.ts";
+import type { ModelKind } from "../../../contract/triton-models.ts";
 import type { ImageKind } from "../loads.ts";
 
 /** Loads of the gateway benchmark, their subjects and their targets. */
@@ -23,7 +23,7 @@ export type GatewaySubject = (typeof gatewaySubjects)[number];
 
 /** Settings of the gateway as a subject; `undefined` for the baseline and the ceiling. */
 export interface GatewayVariant {
-  readonly triton: Extract<TritonVariant, "u8" | "fp32" | "jpeg">;
+  readonly triton: Extract<ModelKind, "u8" | "fp32" | "jpeg">;
   readonly preprocessing: ServerEnv["PREPROCESSING"];
   readonly cores: 1 | 2;
 }

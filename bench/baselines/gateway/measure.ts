@@ -118,7 +118,7 @@ function processOf(
     BACKEND: "triton",
     MODELS: `${defaultModel.name}:image`,
     TRITON_GRPC_URLS: target,
-    TRITON_VARIANT: variant.triton,
+    TRITON_MODEL_KIND: variant.triton,
     PREPROCESSING: variant.preprocessing,
   };
   const cores = variant.cores === 1 ? "0" : "0,1";

@@ -64,11 +64,11 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- if and (eq $v.model.weights "image") (eq $triton.server "tritonserver") (eq $triton.image.repository $contract.tritonRepository) -}}
 {{- fail (printf "model.weights must be pvc or init with the image %s, which contains no weights (docs/images.md builds one that does), got image" $contract.tritonRepository) -}}
 {{- end -}}
-{{- if and (eq $triton.backend "tensorrt") (ne $triton.variant "fp32") -}}
-{{- fail (printf "triton.variant must be fp32 with triton.backend tensorrt, got %s" $triton.variant) -}}
+{{- if and (eq $triton.backend "tensorrt") (ne $triton.modelKind "fp32") -}}
+{{- fail (printf "triton.modelKind must be fp32 with triton.backend tensorrt, got %s" $triton.modelKind) -}}
 {{- end -}}
-{{- if and (ne $triton.variant "fp32") $v.embed.enabled (eq $v.embed.backend "onnxruntime") (ne $v.model.weights "image") -}}
-{{- fail (printf "triton.variant must be fp32 with embed.backend onnxruntime and model.weights %s: both servers execute the same files, got %s" $v.model.weights $triton.variant) -}}
+{{- if and (ne $triton.modelKind "fp32") $v.embed.enabled (eq $v.embed.backend "onnxruntime") (ne $v.model.weights "image") -}}
+{{- fail (printf "triton.modelKind must be fp32 with embed.backend onnxruntime and model.weights %s: both servers execute the same files, got %s" $v.model.weights $triton.modelKind) -}}
 {{- end -}}
 {{- include "clipstack.modelConfigChecks" (list . $towers) -}}
 {{- if and (ne $triton.service.type "ClusterIP") (not $triton.allowUnauthenticated) -}}

@@ -165,7 +165,8 @@
     "text-trt": "_text_trt"
   },
   "removedValues": {
-    "model.name": "set models, and triton.variant u8 for uint8 pixels",
+    "model.name": "set models, and triton.modelKind u8 for uint8 pixels",
+    "triton.variant": "set triton.modelKind",
     "triton.modelConfig.text": "set triton.modelConfig.texts.<name of the model in Triton>",
     "triton.modelConfig.variant": "the configurations follow from triton.gpus"
   },
@@ -182,7 +183,7 @@
     "MODEL_SPECS",
     "MODEL_REPOSITORY",
     "TRITON_GRPC_URLS",
-    "TRITON_VARIANT",
+    "TRITON_MODEL_KIND",
     "HOST",
     "PORT",
     "API_KEY",

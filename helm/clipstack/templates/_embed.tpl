@@ -15,8 +15,8 @@
 {{- else }}
 - name: TRITON_GRPC_URLS
   value: {{ include "clipstack.fullname" . }}-triton-grpc:{{ $contract.ports.tritonGrpc }}
-- name: TRITON_VARIANT
-  value: {{ include "clipstack.servedVariant" . }}
+- name: TRITON_MODEL_KIND
+  value: {{ include "clipstack.servedKind" . }}
 {{- end }}
 - name: MODELS
   value: {{ .Values.models | join "," | quote }}

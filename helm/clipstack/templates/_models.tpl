@@ -48,7 +48,7 @@ weights in a model repository and key of `model.towers`; `triton`, name in Trito
 {{- $facts := get $known $tower.model -}}
 {{- $folder := replace "-" "_" $tower.model -}}
 {{- $isText := eq $tower.modality "text" -}}
-{{- $file := printf "%s%s" $folder (get $contract.suffixes ($isText | ternary "text" $v.triton.variant)) -}}
+{{- $file := printf "%s%s" $folder (get $contract.suffixes ($isText | ternary "text" $v.triton.modelKind)) -}}
 {{- $own := get $weights.towers $file | default dict -}}
 {{- $suffix := $isText | ternary (printf "-%s-text" $tower.model) (eq $tower.model $contract.defaultModel | ternary "" (printf "-%s" $tower.model)) -}}
 {{- $all := dict
@@ -67,9 +67,9 @@ weights in a model repository and key of `model.towers`; `triton`, name in Trito
 {{- dict "towers" $towers | toJson -}}
 {{- end -}}
 
-{{/* Variant of the image towers in Triton: setting TRITON_VARIANT of a gateway. */}}
-{{- define "clipstack.servedVariant" -}}
-{{- eq .Values.triton.backend "tensorrt" | ternary "trt" .Values.triton.variant -}}
+{{/* Model kind of the image towers in Triton: setting TRITON_MODEL_KIND of a gateway. */}}
+{{- define "clipstack.servedKind" -}}
+{{- eq .Values.triton.backend "tensorrt" | ternary "trt" .Values.triton.modelKind -}}
 {{- end -}}
 
 {{/* Whether a component is a gateway. Arguments: root, component. */}}
