@@ -1,7 +1,20 @@
-import type { Accelerator, ModelConfig, ModelConfigTensor } from "./model-config.ts";
+import {
+  type Accelerator,
+  type ModelConfig,
+  type ModelConfigTensor,
+  tensorrtFile,
+} from "./model-config.ts";
+import { firstStronglyTyped, type PrecisionSource } from "./triton-releases.ts";
 
-/** Lists settings of `optimization` that Triton would ignore or reject. */
-export function* checkOptimization(config: ModelConfig): Generator<string> {
+/**
+ * Lists settings of `optimization` that Triton would ignore or reject.
+ *
+ * @param precision - Precision source of the TensorRT that runs the model; undefined if the release is unknown.
+ */
+export function* checkOptimization(
+  config: ModelConfig,
+  precision?: PrecisionSource,
+): Generator<string> {
   const { cuda, eager_batching, gather_kernel_buffer_threshold, execution_accelerators } =
     config.optimization ?? {};
   const ignored = [
@@ -34,10 +47,22 @@ export function* checkOptimization(config: ModelConfig): Generator<string> {
     yield `gpu_execution_accelerator needs an instance group of KIND_GPU, got ${names} with KIND_CPU only`;
   }
   for (const accelerator of gpu_execution_accelerator) {
-    if (accelerator.name === "tensorrt") yield* checkTensorrt(config, accelerator);
-    else if (accelerator.name !== "cuda") {
+    if (accelerator.name === "tensorrt") {
+      yield* checkPrecision(accelerator, precision);
+      yield* checkTensorrt(config, accelerator);
+    } else if (accelerator.name !== "cuda") {
       yield `gpu_execution_accelerator must be tensorrt or cuda, got '${accelerator.name}'`;
     }
+  }
+}
+
+function* checkPrecision(
+  { parameters }: Accelerator,
+  precision: PrecisionSource | undefined,
+): Generator<string> {
+  const mode = parameters?.precision_mode;
+  if (precision === "graph" && mode !== undefined) {
+    yield `tensorrt parameter precision_mode must not be set from Triton ${firstStronglyTyped} on: TensorRT 11 ignores it and takes the precision from the graph (default_model_filename: "${tensorrtFile}" is in FP16), got '${mode}'`;
   }
 }
 

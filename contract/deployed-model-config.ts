@@ -123,7 +123,7 @@ export function deployedModelConfig(
   return {
     config,
     text: `${headingOf(config)}\n\n${printModelConfig(config)}`,
-    problems: [...problems, ...checkModelConfig(config, { specs: [spec] })],
+    problems: [...problems, ...checkModelConfig(config, { specs: [spec], precision })],
   };
 }
 

@@ -4,6 +4,7 @@ import type { InstanceGroup, ModelConfig, ModelConfigTensor, ModelWarmup } from 
 import { maxWarmupRuns, modelConfig, tritonType, warmupRuns } from "./model-config.ts";
 import { modelCatalogue } from "./models/index.ts";
 import { allKindsOf, type TritonModel, type TritonSpec, tritonModel } from "./triton-models.ts";
+import type { PrecisionSource } from "./triton-releases.ts";
 
 /** Host and model repository that a configuration is checked against. */
 export interface CheckOptions {
@@ -19,6 +20,12 @@ export interface CheckOptions {
    * @default - the catalogue
    */
   readonly specs?: readonly TritonSpec[];
+  /**
+   * Precision source of the TensorRT that runs the model.
+   *
+   * @default - unknown: `precision_mode` may be set
+   */
+  readonly precision?: PrecisionSource | undefined;
 }
 
 /**
@@ -38,7 +45,7 @@ export function checkModelConfig(
   return [
     ...loadProblems(config, others, declaredModel(config.name, specs)),
     ...checkInstances(config, options.gpus),
-    ...checkOptimization(config),
+    ...checkOptimization(config, options.precision),
   ].map((problem) => `${config.name || "model"}: ${problem}`);
 }
 

@@ -382,6 +382,16 @@ describe("rejects", () => {
     expect(checkModelConfig(config, { gpus: 4 })).toEqual([line]);
   });
 
+  test("precision_mode from the release on that takes the precision from the graph", () => {
+    const config = withParameters({ precision_mode: "FP16" });
+    expect(checkModelConfig(config, { precision: "graph" })).toEqual([
+      `${config.name}: tensorrt parameter precision_mode must not be set from Triton 26.06 on: TensorRT 11 ignores it and takes the precision from the graph (default_model_filename: "model.trt-fp16.onnx" is in FP16), got 'FP16'`,
+    ]);
+    expect(checkModelConfig(config, { precision: "precision-mode" })).toEqual([]);
+    expect(checkModelConfig(config, { precision: "both" })).toEqual([]);
+    expect(checkModelConfig(config)).toEqual([]);
+  });
+
   test("all errors at once", () => {
     const problems = checkModelConfig(
       { ...group({ count: 0, gpus: [9] }), dynamic_batching: { preferred_batch_size: [64] } },

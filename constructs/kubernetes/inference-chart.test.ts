@@ -48,6 +48,21 @@ test("rejects unknown values", () => {
   ).toEqual(['test/inference: values.embed: Unrecognized key: "replica"']);
 });
 
+test.each([
+  ["26.07-py3", true],
+  ["26.05-py3", false],
+])("with the tag %s, rejects precision_mode in a configuration: %s", (tag, isRejected) => {
+  const texts = { clip_trt: 'parameters { key: "precision_mode", value: "FP16" }' };
+  const rejected = findings((stack) => {
+    new HelmProvider(stack, "helm", {});
+    const values = { triton: { image: { tag }, modelConfig: { texts } } };
+    const props = { folder: "chart", namespace: "inference", values, timeoutSeconds: 300 };
+    new InferenceChart(stack, "inference", props);
+  });
+  const line = `test/inference: values.triton.modelConfig.texts.clip_trt must not set precision_mode from Triton 26.06 on, whose TensorRT takes the precision from the graph, got the tag ${tag}`;
+  expect(rejected).toEqual(isRejected ? [line] : []);
+});
+
 test("keeps the type of every value, Terraform expressions included", () => {
   const tag = `k8s-cpu-\${local.content}`;
   const [values] = release({ values: { embed: { image: { tag }, replicas: 2 } } }).values;

@@ -1,6 +1,8 @@
 import { Release } from "@cdktf/provider-helm/lib/release/index.js";
 import { Construct } from "constructs";
+import type { z } from "zod";
 import { podAppName } from "../../contract/pods.ts";
+import { firstStronglyTyped, precisionSourceOf } from "../../contract/triton-releases.ts";
 import type { TerraformResource } from "../cdktf.ts";
 import { check } from "../checks/findings.ts";
 import { contentHash } from "../docker/content-hash.ts";
@@ -75,7 +77,22 @@ export class InferenceChart extends Construct {
 /** Values that the chart's schema rejects. Terraform expressions are accepted. */
 function valuesFindings(json: string): readonly string[] {
   const result = chartValues.safeParse(JSON.parse(json.replaceAll(/\$\{[^}]*\}/g, "x")));
-  return (result.error?.issues ?? []).map(
-    ({ path, message }) => `values.${path.join(".")}: ${message}`,
-  );
+  if (result.success) return precisionFindings(result.data.triton);
+  return result.error.issues.map(({ path, message }) => `values.${path.join(".")}: ${message}`);
+}
+
+/** Configurations with a precision that the release of Triton ignores. */
+function precisionFindings({
+  server,
+  image: { repository, tag, digest },
+  modelConfig,
+}: z.output<typeof chartValues>["triton"]): readonly string[] {
+  const source = precisionSourceOf(digest === "" ? `${repository}:${tag}` : digest);
+  if (server === "emulator" || source !== "graph") return [];
+  return Object.entries(modelConfig.texts)
+    .filter(([, text]) => text.includes('"precision_mode"'))
+    .map(
+      ([name]) =>
+        `values.triton.modelConfig.texts.${name} must not set precision_mode from Triton ${firstStronglyTyped} on, whose TensorRT takes the precision from the graph, got the tag ${tag}`,
+    );
 }

@@ -511,6 +511,20 @@ const cases: readonly Case[] = [
     ],
   },
   {
+    rule: "model-config-valid",
+    situation: "a precision that TensorRT 11 ignores",
+    stack: "single-gpu",
+    message:
+      "openclip_vit_b32_trt: tensorrt parameter precision_mode must not be set from Triton 26.06 on: TensorRT 11 ignores it and takes the precision from the graph (default_model_filename: \"model.trt-fp16.onnx\" is in FP16), got 'FP16'",
+    edits: [
+      {
+        path: onHost("triton-trt/configuration/apply/container", "upload", 0, "content"),
+        failingText: 'parameters { key: "precision_mode", value: "FP16" } parameters { key: "max_w',
+        passingText: 'parameters { key: "max_w',
+      },
+    ],
+  },
+  {
     rule: "gateway-upstream",
     situation: "a gateway in the chart without a Triton",
     stack: "k8s-gpu",

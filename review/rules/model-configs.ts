@@ -4,10 +4,13 @@ import {
   readModelConfig,
 } from "../../client/triton/model-config.ts";
 import { checkModelConfig } from "../../contract/model-config-check.ts";
+import { precisionSourceOf } from "../../contract/triton-releases.ts";
 import type { ResourceChange, StackChange } from "../input/change.ts";
+import { withoutKey } from "../input/stack-facts.ts";
 import { cached } from "./cached.ts";
 import { releasesOf, resourcesOf } from "./facts.ts";
 import { type ServiceContainer, serviceContainers, volumesOf } from "./service-containers.ts";
+import { imagesOf } from "./used-images.ts";
 import { at, block, blocks, isExpression } from "./values.ts";
 
 /** `config.pbtxt` written by a stack. */
@@ -94,8 +97,28 @@ function parseConfig(content: string): ReadConfig {
   }
 }
 
-/** Violations of Triton's schema, one message each. */
-export const problemsOf = cached((config: ModelConfigJson) => checkModelConfig(config));
+/** Violations of Triton's schema, and of its release if that is known; one message each. */
+export function problemsOf(
+  { address, config, container }: DeployedConfig,
+  change: StackChange,
+): readonly string[] {
+  if (config === undefined) return [];
+  const own = container?.resource.imageResource ?? address;
+  const image = tritonImages(change).get(own);
+  return checkModelConfig(config, {
+    precision: image === undefined ? undefined : precisionSourceOf(image),
+  });
+}
+
+/** Names of Triton images, by the address of the Docker image or the release. */
+const tritonImages = cached(
+  (change: StackChange): ReadonlyMap<string, string> =>
+    new Map(
+      imagesOf(change)
+        .filter(({ triton }) => triton)
+        .map(({ address, image }) => [withoutKey(address), image]),
+    ),
+);
 
 const byContainer = cached(
   (change: StackChange): ReadonlyMap<string, DeployedConfig> =>

@@ -93,9 +93,9 @@ export const modelRules: readonly ReviewRule[] = [
         },
       ],
     },
-    find: each(deployedConfigs, ({ config, problem }) => [
-      ...(problem === undefined ? [] : [problem]),
-      ...(config === undefined ? [] : problemsOf(config)),
+    find: each(deployedConfigs, (deployed, change) => [
+      ...(deployed.problem === undefined ? [] : [deployed.problem]),
+      ...problemsOf(deployed, change),
     ]),
   }),
   rule({

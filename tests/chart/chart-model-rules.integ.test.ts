@@ -107,6 +107,21 @@ describe.skipIf(noHelm !== "")("chart with invalid models fails in one line", ()
       "model.towers.siglip2_base_224_text.tokenizer must have the url and sha256 of tokenizer.model with model.weights init",
     ],
     [
+      "on a precision that the release of Triton ignores",
+      {
+        model: { weights: "pvc", pvc: { claimName: "w" } },
+        triton: {
+          ...triton,
+          image: { ...triton.image, tag: "26.06-py3" },
+          backend: "tensorrt",
+          modelConfig: {
+            texts: { openclip_vit_b32_trt: 'name: "openclip_vit_b32_trt"\n# "precision_mode"' },
+          },
+        },
+      },
+      "triton.modelConfig.texts.openclip_vit_b32_trt must not set precision_mode with triton.image.tag 26.06-py3: from Triton 26.06 on, TensorRT takes the precision from the graph",
+    ],
+    [
       "on an engine cache for a tower without a checksum",
       {
         models: ["openclip-vit-b32"],

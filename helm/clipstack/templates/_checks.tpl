@@ -80,10 +80,14 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- $compiles := include "clipstack.compiles" . -}}
 {{- if $compiles -}}
 {{- range $tower := $towers -}}
-{{- $onGraph := contains $contract.tensorrtFile (include "clipstack.modelConfig" (list $ $tower)) -}}
+{{- $text := include "clipstack.modelConfig" (list $ $tower) -}}
+{{- $onGraph := contains $contract.tensorrtFile $text -}}
 {{- $release := regexFind "^[0-9]{2}[.][0-9]{2}-" (toString $triton.image.tag) -}}
 {{- if and $onGraph $release (lt (replace "." "" $release) (replace "." "" $contract.stronglyTyped)) -}}
 {{- fail (printf "triton.image.tag must be %s or newer with triton.backend tensorrt: the configuration of %s is for TensorRT 11 (triton.modelConfig.texts replaces it), got %s" $contract.stronglyTyped $tower.triton $triton.image.tag) -}}
+{{- end -}}
+{{- if and $release (not $triton.image.digest) (contains "precision_mode" $text) (ge (replace "." "" $release) (replace "." "" $contract.stronglyTyped)) -}}
+{{- fail (printf "triton.modelConfig.texts.%s must not set precision_mode with triton.image.tag %s: from Triton %s on, TensorRT takes the precision from the graph" $tower.triton $triton.image.tag $contract.stronglyTyped) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
