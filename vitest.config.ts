@@ -58,7 +58,7 @@ export default defineConfig({
         plugins: [compiledServer()],
         test: {
           name: "compiled",
-          include: ["inference-image/{embed,http,openai,gateway,emulator}/*.test.ts"],
+          include: ["inference-image/{embed,http,openai,gateway,emulator,jobs}/*.test.ts"],
           exclude: [...exclude, "**/*.integ.test.ts", ...notCompiled],
           ...quick,
         },

@@ -116,8 +116,8 @@ async function usePythonBackend(repository: string): Promise<void> {
   const backend = fileURLToPath(new URL("./test-onnx-backend.py", import.meta.url));
   for (const model of await readdir(repository)) {
     const folder = join(repository, model);
-    const named = await readdir(join(folder, "configs")).catch(() => []);
-    for (const file of ["config.pbtxt", ...named.map((name) => join("configs", name))]) {
+    const files = await readdir(folder, { recursive: true });
+    for (const file of files.filter((name) => name.endsWith(".pbtxt"))) {
       const path = join(folder, file);
       const text = await readFile(path, "utf8");
       const changed = text

@@ -23,7 +23,7 @@ export interface ImageRequest {
  */
 export function contentOfForm(body: Buffer, contentType: string): Promise<ImageRequest> {
   return new Promise((resolve, reject) => {
-    const form = openForm(contentType);
+    const form = openForm(contentType, body.length);
     const files: Uint8Array[] = [];
     const unnamed = new Set<number>();
     let model: string | undefined;
@@ -59,10 +59,12 @@ export function contentOfForm(body: Buffer, contentType: string): Promise<ImageR
   });
 }
 
-function openForm(contentType: string) {
+function openForm(contentType: string, bodyBytes: number) {
   try {
     return new Busboy({
       headers: { "content-type": contentType },
+      // the parser waits for ever after a skipped part that is larger than its buffer; the whole body is in memory anyway
+      fileHwm: bodyBytes + 1,
       limits: {
         files: maxImagesPerRequest,
         fields: maxFields,
