@@ -1,15 +1,17 @@
-import { chmod, copyFile, mkdir, readdir, rename, rm } from "node:fs/promises";
+import { chmod, copyFile, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { readModelConfig } from "../client/triton/model-config.ts";
 import { type Loaded, ModelControl } from "../client/triton/model-control.ts";
 import type { TunableKind } from "../contract/deployed-model-config.ts";
-import type { ModelConfig, VersionPolicy } from "../contract/model-config.ts";
+import { type ModelConfig, tensorrtFile, type VersionPolicy } from "../contract/model-config.ts";
 import type { ModelSpec } from "../contract/model-spec.ts";
 import { tritonModel } from "../contract/triton-models.ts";
 import { namedOutputs, openSession } from "../inference/session/onnx-session.ts";
 import { requireFit } from "../inference/session/tower-fit.ts";
 import { externalDataOf } from "./external-data.ts";
 import { writeFingerprint } from "./fingerprint.ts";
+import { requireHalfProducts } from "./half-products.ts";
 import { sidecarPath } from "./model-info.ts";
 import { isFolder, ownSuffix } from "./publish-file.ts";
 
@@ -102,12 +104,13 @@ export async function addVersion(options: AddVersionOptions): Promise<DeployedVe
   const model = basename(folder);
   const before = await versionsIn(folder);
   const version = String(Number(before.at(-1) ?? "0") + 1);
-  await copyVersion(folder, version, file);
-  await writeFingerprint(folder, version);
-
   const controls = servers.map((url) => ({ url, control: new ModelControl(url, model, key) }));
   const startedAt = performance.now();
   try {
+    const config =
+      (await controls[0]?.control.servedConfig(listenSeconds)) ?? (await defaultConfig(folder));
+    await copyVersion(folder, version, file, config.default_model_filename || "model.onnx");
+    await writeFingerprint(folder, version);
     let policy: VersionPolicy = {};
     for (const [index, { url, control }] of controls.entries()) {
       const loaded = await control.load({
@@ -148,6 +151,12 @@ async function checkFile(
   }
 }
 
+/** Configuration in the repository, for a model that is not loaded. */
+async function defaultConfig(folder: string): Promise<Partial<ModelConfig>> {
+  const text = await readFile(join(folder, "config.pbtxt"), "utf8").catch(() => undefined);
+  return text === undefined ? {} : readModelConfig(text, "config.pbtxt");
+}
+
 /** Version folders, in ascending order. */
 async function versionsIn(folder: string): Promise<readonly string[]> {
   const names = await readdir(folder);
@@ -156,12 +165,18 @@ async function versionsIn(folder: string): Promise<readonly string[]> {
     .sort((one, other) => Number(one) - Number(other));
 }
 
-/** Copies the file to a new version folder, which appears at once. */
-async function copyVersion(folder: string, version: string, file: string): Promise<void> {
+/** Copies the file to a new version folder, which appears at once, under the name in the configuration. */
+async function copyVersion(
+  folder: string,
+  version: string,
+  file: string,
+  name: string,
+): Promise<void> {
+  if (name === tensorrtFile) requireHalfProducts(file);
   const staging = join(folder, `.${version}.${ownSuffix()}.part`);
   await mkdir(staging);
   try {
-    const target = join(staging, "model.onnx");
+    const target = join(staging, name);
     for (const [source, copy] of [
       [file, target],
       ...externalDataOf(file).map((name) => [join(dirname(file), name), join(staging, name)]),

@@ -11,7 +11,7 @@ import {
 import type { ModelConfig } from "../contract/model-config.ts";
 import { printModelConfig } from "../contract/print-model-config.ts";
 import { modelInfo } from "./model-info.ts";
-import { ownSuffix } from "./publish-file.ts";
+import { ownSuffix, sizeOf } from "./publish-file.ts";
 
 /** Returns the identity of the weights of a model file: from its manifest, or its checksum. */
 export async function weightsIdentity(file: string): Promise<WeightsIdentity> {
@@ -63,7 +63,6 @@ export async function writeFingerprint(
   version: string,
   preprocessing?: string,
 ): Promise<void> {
-  const weights = join(folder, version, "model.onnx");
   const named = await readdir(join(folder, "configs")).catch(() => []);
   const files = [
     join(folder, "config.pbtxt"),
@@ -73,7 +72,7 @@ export async function writeFingerprint(
     const text = await readFile(file, "utf8").catch(() => undefined);
     if (text === undefined) continue;
     const changed = await withFingerprint(text, basename(file), {
-      file: weights,
+      file: await weightsFile(join(folder, version), text, basename(file)),
       version,
       preprocessing,
     });
@@ -82,6 +81,12 @@ export async function writeFingerprint(
     await writeFile(part, changed);
     await rename(part, file);
   }
+}
+
+/** Returns the file that a configuration names; the FP32 file if the folder does not have it. */
+async function weightsFile(folder: string, text: string, name: string): Promise<string> {
+  const named = join(folder, readModelConfig(text, name).default_model_filename || "model.onnx");
+  return (await sizeOf(named)) === undefined ? join(folder, "model.onnx") : named;
 }
 
 /** Replaces parameters that {@link printModelConfig} has printed, or appends them. */

@@ -1,4 +1,5 @@
-import { type OnnxFile, type OnnxFileNode, tensorTypes } from "./onnx-reader.ts";
+import { tensorrtFile } from "../contract/model-config.ts";
+import { type OnnxFile, type OnnxFileNode, readOnnx, tensorTypes } from "./onnx-reader.ts";
 
 /** Operators that multiply matrices, ONNX's own and those that ONNX Runtime fuses. */
 const products = new Set([
@@ -31,6 +32,15 @@ export function productsNotInHalf({
     if (type !== undefined) for (const name of node.outputs) types.set(name, type);
   }
   return found;
+}
+
+/** @throws {Error} one line, if TensorRT 11 would execute a matrix multiplication of the file in FP32 */
+export function requireHalfProducts(file: string): void {
+  const [product] = productsNotInHalf(readOnnx(file));
+  if (product === undefined) return;
+  throw new Error(
+    `${file}: every matrix multiplication must be in half precision for TensorRT, got FP32 in ${product}; 'clipstack model convert --precision fp16 --keep-graph' writes ${tensorrtFile}`,
+  );
 }
 
 function outputType(

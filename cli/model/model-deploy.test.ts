@@ -124,6 +124,15 @@ test("a Triton that does not run is reported although the timeout is longer", as
   expect(await versions()).toEqual(["1"]);
 }, 30_000);
 
+test("a file in single precision is rejected for TensorRT 11", async () => {
+  await expect(deploy("--file", newWeights, "--model-kind", "trt")).rejects.toThrow(
+    `${newWeights}: every matrix multiplication must be in half precision for TensorRT, got FP32 in conv1; 'clipstack model convert --precision fp16 --keep-graph' writes model.trt-fp16.onnx`,
+  );
+  expect((await readdir(join(repository, `${model}_trt`))).filter((it) => /^\d/.test(it))).toEqual([
+    "1",
+  ]);
+});
+
 test("a kind without versions in an environment is rejected", async () => {
   const program = new Command();
   registerModelDeploy(program);

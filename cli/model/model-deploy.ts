@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { type TunableKind, tunableKinds } from "../../contract/deployed-model-config.ts";
+import { tensorrtFile } from "../../contract/model-config.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
 import { kindModality } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
@@ -27,7 +28,10 @@ export function registerModelDeploy(model: Command): void {
       "add a version of a model to a deployed environment or the repository of a running Triton and load it: the previous version serves until the new one is ready, so no request fails; its folder stays",
     )
     .argument("[model]", modelArgument)
-    .requiredOption("--file <file>", "ONNX file of the new version")
+    .requiredOption(
+      "--file <file>",
+      `ONNX file of the new version; ${tensorrtFile} if the configuration names it`,
+    )
     .option(
       "--environment <name>",
       "environment on a Docker host, deployed with tritonOnnx.modelVersions",

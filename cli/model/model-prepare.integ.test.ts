@@ -1,16 +1,22 @@
-import { copyFile, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { readModelConfig } from "../../client/triton/model-config.ts";
+import { fingerprintOf, preprocessingSha256 } from "../../contract/fingerprint.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { createOnnxEmbedder } from "../../inference-image/embed/onnx-embedder.ts";
 import { openServerModel } from "../../inference-image/embed/server-model.ts";
+import { repositoryAt } from "../../inference-image/emulator/test-repository.ts";
+import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
 import { syntheticImages } from "../../model-tools/compare-models.ts";
 import { ensureTinyModel } from "../../model-tools/generate.ts";
 import { productsNotInHalf } from "../../model-tools/half-products.ts";
 import { modelSidecar, sha256Of } from "../../model-tools/model-info.ts";
 import { readOnnx } from "../../model-tools/onnx-reader.ts";
+import { writeModelRepository } from "../../model-tools/repository.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { clipstack } from "../test-programs.ts";
 import { ensurePython, onnxruntimePackages } from "./python-environment.ts";
@@ -87,6 +93,51 @@ describe.skipIf(missing !== "")(`clipstack model convert${missing}`, () => {
       expect(after.inputs).toEqual(before.inputs);
       expect(after.outputs).toEqual(before.outputs);
     }
+  }, 120_000);
+
+  test("model deploy adds the file for TensorRT 11 under the name in the configuration", async () => {
+    const weights = join(folder, "trt");
+    await mkdir(weights);
+    await copyFile(model, join(weights, "model.onnx"));
+    const words = ["--precision", "fp16", "--keep-graph", "--rounds", "1", "--weights"];
+    const converted = await clipstack(["model", "convert", ...words, join(weights, "model.onnx")]);
+    expect(converted.code).toBe(0);
+    const repository = join(folder, "repository");
+    await writeModelRepository([{ spec: defaultModel, files: { image: model } }], repository);
+    const name = tritonModelName(defaultModel, "trt");
+    const triton = await startTritonEmulator(
+      repositoryAt(repository).flags({
+        "model-control-mode": "explicit",
+        "load-model": [name],
+      }),
+      { log: () => {} },
+    );
+    const url = `http://127.0.0.1:${triton.ports.http}`;
+    try {
+      const { code, stderr } = await clipstack([
+        ...["model", "deploy", "--model-kind", "trt", "--folder", repository, "--url", url],
+        ...["--file", join(weights, "model.trt-fp16.onnx")],
+      ]);
+      expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    } finally {
+      await triton.stop();
+    }
+    const version = join(repository, name, "2");
+    expect((await readdir(version)).sort()).toEqual([
+      "model.trt-fp16.onnx",
+      "model.trt-fp16.onnx.json",
+    ]);
+    const { parameters } = readModelConfig(
+      await readFile(join(repository, name, "config.pbtxt"), "utf8"),
+      name,
+    );
+    const identity = { sha256: await sha256Of(model), precision: "fp16" } as const;
+    expect(parameters).toMatchObject({
+      fingerprint: {
+        string_value: fingerprintOf(preprocessingSha256(defaultModel, "image"), identity),
+      },
+      fingerprint_version: { string_value: "2" },
+    });
   }, 120_000);
 
   test("rejects a text tower for another precision", async () => {

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Agent, request } from "undici";
+import type { ModelConfig } from "../../contract/model-config.ts";
 import { modelControlHeader } from "../../contract/triton-flags.ts";
 
 export type Loaded =
@@ -99,6 +100,14 @@ export class ModelControl {
     if (status !== 200) return [];
     const { versions = [] } = JSON.parse(text) as { readonly versions?: readonly string[] };
     return versions;
+  }
+
+  /** Returns the configuration of the model; undefined if it is not loaded or the server does not respond. */
+  async servedConfig(timeoutSeconds: number): Promise<Partial<ModelConfig> | undefined> {
+    const deadline = AbortSignal.timeout(timeoutSeconds * 1000);
+    const path = `models/${this.#model}/config`;
+    const response = await this.#call("GET", path, deadline).catch(() => undefined);
+    return response?.status === 200 ? JSON.parse(response.text) : undefined;
   }
 
   async #call(

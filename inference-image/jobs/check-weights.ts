@@ -1,8 +1,7 @@
 import { join } from "node:path";
 import { tensorrtFile } from "../../contract/model-config.ts";
-import { productsNotInHalf } from "../../model-tools/half-products.ts";
+import { requireHalfProducts } from "../../model-tools/half-products.ts";
 import { modelSha256, readSidecar, sha256Of } from "../../model-tools/model-info.ts";
-import { readOnnx } from "../../model-tools/onnx-reader.ts";
 import { sizeOf } from "../../model-tools/publish-file.ts";
 import { readArguments, UsageError } from "./role-arguments.ts";
 
@@ -65,14 +64,7 @@ export async function checkWeights(options: CheckWeightsOptions): Promise<string
   if (bytes === undefined) throw new Error(`${file} does not exist`);
   const got = await (file.endsWith(".onnx") ? modelSha256 : sha256Of)(file);
   if (got !== sha256) throw new Error(`${file}: sha256 must be ${sha256}, got ${got}`);
-  if (options.file === tensorrtFile) {
-    const [product] = productsNotInHalf(readOnnx(file));
-    if (product !== undefined) {
-      throw new Error(
-        `${file}: every matrix multiplication must be in half precision for TensorRT, got FP32 in ${product}; 'clipstack model convert --precision fp16 --keep-graph' writes the file`,
-      );
-    }
-  }
+  if (options.file === tensorrtFile) requireHalfProducts(file);
   const manifest = await readSidecar(file);
   const weights = manifest?.sha256 === sha256 ? manifest.weights : "unknown";
   const size = `${Math.round(bytes / 1e6)} MB`;
