@@ -7,10 +7,9 @@ import {
   DefaultTokenResolver,
   StringConcat,
   TerraformResource,
-  TerraformStack,
   Tokenization,
 } from "cdktf";
-import type { Construct, IConstruct, Node } from "constructs";
+import type { Construct, IConstruct } from "constructs";
 
 export {
   App,
@@ -49,24 +48,6 @@ export class DataResource extends TerraformResource {
 export function addressOf(resource: TerraformResource): string {
   return `${resource.terraformResourceType}.${resource.friendlyUniqueId}`;
 }
-
-/**
- * Adds a `moved` block for a resource whose construct id has changed, so that its state is kept.
- *
- * @param formerId - Former id of the construct, in the same scope.
- */
-export function movedFrom(resource: TerraformResource, formerId: string): void {
-  const scopes = [...resource.node.scopes.slice(0, -1), { node: { id: formerId } }];
-  const stack = TerraformStack.of(resource);
-  const former = stack.getLogicalId({ scopes } as unknown as Node);
-  const moved = movedBlocks.get(stack) ?? [];
-  moved.push({ from: `${resource.terraformResourceType}.${former}`, to: addressOf(resource) });
-  movedBlocks.set(stack, moved);
-  // cdktf's own `moveFromId` runs `terraform version`
-  stack.addOverride("moved", moved);
-}
-
-const movedBlocks = new WeakMap<TerraformStack, { from: string; to: string }[]>();
 
 /** Resolves tokens as synthesis does: the token of an attribute becomes `${docker_volume.x.name}`. */
 export function asWritten(scope: IConstruct, value: unknown): unknown {

@@ -12,9 +12,9 @@ function folderWith(files: Readonly<Record<string, string | Buffer>>): string {
 }
 
 /** Names of the valid environments, and the error lines of the others without the folder. */
-function load(files: Readonly<Record<string, string | Buffer>>, formerFolder?: string) {
+function load(files: Readonly<Record<string, string | Buffer>>) {
   const folder = folderWith(files);
-  const { environments, rejected } = loadEnvironments(folder, formerFolder);
+  const { environments, rejected } = loadEnvironments(folder);
   return {
     valid: environments.map(({ name, stack }) => `${name}: ${stack}`),
     rejected: Object.fromEntries(
@@ -90,22 +90,6 @@ test("rejects another extension, so that the file is not overlooked", () => {
   expect(load({ "a.yml": "stack: kind", "b.yaml": "stack: kind" })).toEqual({
     valid: ["b: kind"],
     rejected: { a: ["a.yml: the name of the file must end in .yaml"] },
-  });
-});
-
-test("rejects settings files of earlier versions with the place they move to", () => {
-  const former = folderWith({ "multi-gpu-4x.settings.yaml": "", "notes.settings.yaml": "" });
-  const files = { "multi-gpu-4x.yaml": "stack: multi-gpu", "k8s-gpu.settings.yaml": "" };
-  expect(load(files, former)).toEqual({
-    valid: [],
-    rejected: {
-      "multi-gpu-4x": [
-        `${former}/multi-gpu-4x.settings.yaml: move it to multi-gpu-4x.yaml and add 'stack: multi-gpu' to it`,
-      ],
-      "k8s-gpu": [
-        "k8s-gpu.settings.yaml: move it to k8s-gpu.yaml and add 'stack: kubernetes' to it",
-      ],
-    },
   });
 });
 

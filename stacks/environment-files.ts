@@ -1,4 +1,3 @@
-import { existsSync } from "node:fs";
 import { basename, join } from "node:path";
 import { type LoadedModels, loadModels, modelFolder } from "./model-files.ts";
 import { type EnvironmentSettings, parseEnvironment, type StackName } from "./settings.ts";
@@ -36,19 +35,17 @@ export function environmentFile(folder: string, name: string): string {
 /**
  * Reads every environment of `folder`.
  *
- * @param formerFolder - Folder that held `<environment>.settings.yaml` in earlier versions; such a file is rejected, so that
- *   its environment is not deployed with other settings.
  * @throws {SettingsError} if the folder cannot be read or has no environments.
  */
-export function loadEnvironments(folder: string, formerFolder?: string): LoadedEnvironments {
+export function loadEnvironments(folder: string): LoadedEnvironments {
   const environments: EnvironmentSettings[] = [];
-  const rejected: RejectedFile[] = formerFiles(formerFolder, folder);
+  const rejected: RejectedFile[] = [];
   const models = loadModels(modelFolder(folder));
   for (const entry of yamlEntries(folder, "environments")) {
     const file = join(folder, entry);
-    const name = entry.replace(/(\.settings)?\.ya?ml$/, "");
+    const name = entry.replace(/\.ya?ml$/, "");
     try {
-      environments.push(readEnvironmentFile(name, file, folder, models));
+      environments.push(readEnvironmentFile(name, file, models));
     } catch (error) {
       if (!(error instanceof SettingsError)) throw error;
       rejected.push({ name, lines: error.lines });
@@ -64,11 +61,9 @@ export function loadEnvironments(folder: string, formerFolder?: string): LoadedE
 function readEnvironmentFile(
   name: string,
   file: string,
-  folder: string,
   models: LoadedModels,
 ): EnvironmentSettings {
   const entry = basename(file);
-  if (entry.endsWith(".settings.yaml")) throw new SettingsError([movedLine(file, name, folder)]);
   if (!entry.endsWith(extension)) {
     throw new SettingsError([`${file}: the name of the file must end in ${extension}`]);
   }
@@ -77,7 +72,7 @@ function readEnvironmentFile(
   return parseEnvironment(name, file, readText(file), models);
 }
 
-/** Stacks of the shipped environments with the defaults of their stacks, which were the only ones in earlier versions. */
+/** Stacks of the shipped environments with the defaults of their stacks. */
 export const shippedStacks = {
   "single-gpu": "single-gpu",
   "multi-gpu-4x": "multi-gpu",
@@ -93,16 +88,3 @@ export const exampleStacks = { search: "single-gpu" } as const satisfies Readonl
 >;
 export type ExampleEnvironment = keyof typeof exampleStacks;
 export const exampleEnvironments = Object.keys(exampleStacks) as ExampleEnvironment[];
-
-function formerFiles(formerFolder: string | undefined, folder: string): RejectedFile[] {
-  if (formerFolder === undefined) return [];
-  return shippedEnvironments.flatMap((name) => {
-    const file = join(formerFolder, `${name}.settings.yaml`);
-    return existsSync(file) ? [{ name, lines: [movedLine(file, name, folder)] }] : [];
-  });
-}
-
-function movedLine(file: string, name: string, folder: string): string {
-  const stack = shippedEnvironments.find((shipped) => shipped === name);
-  return `${file}: move it to ${environmentFile(folder, name)} and add 'stack: ${stack === undefined ? "…" : shippedStacks[stack]}' to it`;
-}

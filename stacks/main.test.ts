@@ -371,12 +371,6 @@ test("fails with exit code 2 if the folder of the environments does not exist", 
   expect(stderr).toBe("/nowhere: cannot be read as a folder of environments (ENOENT)");
 });
 
-test("fails with exit code 2 on the former name of CLIPSTACK_ENVIRONMENTS_DIR", async () => {
-  const { code, stderr } = await runHere([], { CLIPSTACK_SETTINGS_DIR: "stacks" });
-  expect(code).toBe(2);
-  expect(stderr).toBe("CLIPSTACK_SETTINGS_DIR is now CLIPSTACK_ENVIRONMENTS_DIR");
-});
-
 test("prints its usage with --help, and writes nothing", async () => {
   const { code, stdout, outdir } = await runHere(["--help"]);
   expect(code).toBe(0);

@@ -13,6 +13,5 @@ process.exitCode = await synthCommand({
   args: process.argv.slice(2),
   env: process.env,
   defaultFolder: join(stacks, "../environments"),
-  formerFolder: stacks,
   output: console,
 });

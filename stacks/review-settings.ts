@@ -1,11 +1,9 @@
 import { z } from "zod";
-import { type RemovedRuleId, removedRules } from "../contract/removed-rules.ts";
 import { ruleIds } from "../contract/rule-ids.ts";
 import { integer, text } from "./setting-types.ts";
 import { nearest } from "./settings-issues.ts";
 
-const removedIds = Object.keys(removedRules) as RemovedRuleId[];
-const ruleId = z.enum([...ruleIds, ...removedIds], {
+const ruleId = z.enum(ruleIds, {
   error: ({ input }) => {
     const near = typeof input === "string" ? nearest(input, ruleIds) : undefined;
     const hint = near === undefined ? "" : `; did you mean '${near}'?`;

@@ -13,8 +13,6 @@ export interface SynthCommandOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Folder of the environments if neither an argument nor an environment variable names one. */
   readonly defaultFolder: string;
-  /** Folder that held the settings in earlier versions. */
-  readonly formerFolder?: string;
   readonly output: Output;
 }
 
@@ -51,17 +49,12 @@ export async function synthCommand(options: SynthCommandOptions): Promise<number
     output.log(help);
     return 0;
   }
-  if (env.CLIPSTACK_SETTINGS_DIR !== undefined) {
-    output.error("CLIPSTACK_SETTINGS_DIR is now CLIPSTACK_ENVIRONMENTS_DIR");
-    return 2;
-  }
   // imported late, because --help and usage errors need no settings
   const { SettingsError } = await import("./settings-error.ts");
   const { synthesize } = await import("./synthesize.ts");
   try {
     const result = await synthesize({
       environments: values.environments ?? env.CLIPSTACK_ENVIRONMENTS_DIR ?? options.defaultFolder,
-      formerFolder: options.formerFolder,
       outdir: env.CDKTF_OUTDIR ?? "cdktf.out",
       warn: output.error,
     });

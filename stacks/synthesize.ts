@@ -6,8 +6,6 @@ import type { WriteOptions, WrittenStacks } from "./write-stacks.ts";
 export interface SynthesizeOptions extends WriteOptions {
   /** Folder of the environments. */
   readonly environments: string;
-  /** Folder that held the settings in earlier versions. */
-  readonly formerFolder?: string;
 }
 
 /**
@@ -17,11 +15,10 @@ export interface SynthesizeOptions extends WriteOptions {
  */
 export async function synthesize({
   environments: folder,
-  formerFolder,
   ...options
 }: SynthesizeOptions): Promise<WrittenStacks> {
   removeOutput(options.outdir);
-  const { environments, rejected } = loadEnvironments(folder, formerFolder);
+  const { environments, rejected } = loadEnvironments(folder);
   // cdktf and the provider bindings take most of the time
   if (environments.length === 0) return { summaries: [], notes: [], rejected };
   const { writeStacks } = await import("./write-stacks.ts");

@@ -8,7 +8,7 @@ import { imageKinds, subjectNames } from "./loads.ts";
  * to `bench/baselines/server-record.schema.json`.
  */
 
-/** Incremented when a field changes. Records of version 1 are upgraded when they are read. */
+/** Incremented when a field changes. */
 export const serverRecordVersion = 2;
 
 const latency = z.strictObject({
@@ -153,49 +153,9 @@ export const serverRecordKind: RecordKind<ServerRecord> = {
   kind: "bench-server",
   version: serverRecordVersion,
   schema: serverRecord,
-  upgrades: [upgradeFrom1],
 };
 
 /** Parses a saved record; see {@link parseRecordAs}. */
 export function parseServerRecord(text: string, displayPath: string): ServerRecord {
   return parseRecordAs(serverRecordKind, text, displayPath);
-}
-
-const record1 = z.looseObject({
-  subject: z.looseObject({
-    limit: z.looseObject({ form: z.unknown().optional() }).optional(),
-    forms: z.unknown().optional(),
-    peer: z.unknown().optional(),
-  }),
-  runs: z.array(z.looseObject({ subject: z.unknown().optional() })),
-});
-
-/** Subjects whose names changed with version 2. */
-const renamedSubjects = new Map<unknown, string>([
-  ["limit", "ceiling"],
-  ["peer", "baseline"],
-]);
-
-/** Version 1 used `limit`, `form`, `forms` and `peer`. Other deviations are rejected by the schema of version 2. */
-function upgradeFrom1(
-  record: Readonly<Record<string, unknown>>,
-): Readonly<Record<string, unknown>> {
-  const parsed = record1.safeParse(record);
-  if (!parsed.success) return { ...record, schema: serverRecordVersion };
-  const { limit, forms, peer, ...subject } = parsed.data.subject;
-  const { form, ...ceiling } = limit ?? {};
-  return {
-    ...parsed.data,
-    schema: serverRecordVersion,
-    subject: {
-      ...subject,
-      ceiling: limit && { ...ceiling, precision: form },
-      optimisedModels: forms,
-      baseline: peer,
-    },
-    runs: parsed.data.runs.map((run) => ({
-      ...run,
-      subject: renamedSubjects.get(run.subject) ?? run.subject,
-    })),
-  };
 }

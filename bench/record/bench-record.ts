@@ -8,14 +8,13 @@ import { parseRecordAs, type RecordKind } from "./parse-record.ts";
 import { environmentSubject, machineSubject, measurement, modelSubject } from "./record.ts";
 import { sloSearch } from "./slo-search.ts";
 import { studyIds, studyResult } from "./study-result.ts";
-import { benchUpgrades } from "./upgrade.ts";
 
 /**
  * Saved run of `clipstack bench` or `clipstack sweep`. Every report, comparison and calibration is computed from this record
  * alone. `bench/record/bench-record.schema.json` is rendered from it (`npm run render`).
  */
 
-/** Incremented when a field changes its name or meaning. Records of schemas 1 and 2 are upgraded when read. */
+/** Incremented when a field changes its name or meaning. */
 export const benchRecordVersion = 3;
 
 /** See `Channels` in `bench/load/channels.ts`. */
@@ -329,7 +328,6 @@ export const benchRecordKind: RecordKind<BenchRecord> = {
   kind: "bench",
   version: benchRecordVersion,
   schema: benchRecord,
-  upgrades: benchUpgrades,
 };
 
 /**

@@ -2,22 +2,11 @@ import { type ZodType, z } from "zod";
 import { parseAs, parseJson } from "../../artefact/parse.ts";
 import { UserError } from "../../contract/user-error.ts";
 
-/** Converts a record of one version to the next; the input is unchecked JSON. */
-export type Upgrade = (
-  record: Readonly<Record<string, unknown>>,
-) => Readonly<Record<string, unknown>>;
-
 /** Identity of one kind of record. */
 export interface RecordKind<T> {
   readonly kind: string;
   /** Current schema version. */
   readonly version: number;
-  /**
-   * Conversions to the next version, the last one to the current version.
-   *
-   * @default - records of earlier versions are rejected, as are those of later versions
-   */
-  readonly upgrades?: readonly Upgrade[];
   readonly schema: ZodType<T>;
 }
 
@@ -34,13 +23,8 @@ export function parseRecordAs<T>(kind: RecordKind<T>, text: string, displayPath:
     .safeParse(raw);
   if (!head.success) throw new UserError(`${displayPath}: must be a saved record`);
   requireEqual(displayPath, "kind", kind.kind, head.data.kind);
-  const { upgrades = [], version } = kind;
-  const oldest = version - upgrades.length;
-  const index = upgrades.findIndex((_, i) => head.data.schema === oldest + i);
-  if (index === -1) requireEqual(displayPath, "schema", version, head.data.schema);
-  const pending = index === -1 ? [] : upgrades.slice(index);
-  const current = pending.reduce((record, upgrade) => upgrade(record), head.data);
-  return parseAs(kind.schema, current, displayPath);
+  requireEqual(displayPath, "schema", kind.version, head.data.schema);
+  return parseAs(kind.schema, head.data, displayPath);
 }
 
 /** JSON Schema of a kind of record. */

@@ -1,14 +1,13 @@
 import { z } from "zod";
 import { endpointNames, service, tritonServers } from "../../contract/environment.ts";
 import { parseRecordAs, type RecordKind } from "./parse-record.ts";
-import { upgradeVerifyRecord } from "./upgrade.ts";
 
 /**
  * Record of a run. Reports are computed from the record alone, so that saved runs can be compared and rendered again.
  * `bench/record/record.schema.json` is the corresponding JSON Schema (`npm run render`).
  */
 
-/** Incremented when a field changes its name or meaning. Records of schema 1 are upgraded when read. */
+/** Incremented when a field changes its name or meaning. */
 export const recordSchemaVersion = 2;
 
 const outcome = z.enum(["pass", "fail", "skip"]);
@@ -194,7 +193,6 @@ export const verifyRecordKind: RecordKind<VerifyRecord> = {
   kind: "verify",
   version: recordSchemaVersion,
   schema: verifyRecord,
-  upgrades: [upgradeVerifyRecord],
 };
 
 /** Parses a saved record; see {@link parseRecordAs}. */

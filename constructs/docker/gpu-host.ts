@@ -3,14 +3,7 @@ import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
 import { type GpuName, type GpuSpec, gpuCatalogue, migMemoryMiB } from "../../contract/gpus.ts";
 import { gpuLayout } from "../../contract/model-config.ts";
-import {
-  addressOf,
-  DataResource,
-  Lazy,
-  movedFrom,
-  type TerraformResource,
-  TerraformStack,
-} from "../cdktf.ts";
+import { addressOf, DataResource, Lazy, type TerraformResource, TerraformStack } from "../cdktf.ts";
 import { requiredDriver } from "../checks/drivers.ts";
 import { check } from "../checks/findings.ts";
 import {
@@ -196,7 +189,6 @@ export class GpuHost extends Construct {
         after: expression(`${gate.resource.fqn}.id`),
       },
     });
-    movedFrom(order, "turn");
     return new DockerProvider(scope, "docker", {
       alias: nameInStack(scope),
       host: expression(`${order.fqn}.input.docker`),

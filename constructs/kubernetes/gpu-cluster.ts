@@ -8,7 +8,7 @@ import {
   gpuResource,
   migMemoryMiB,
 } from "../../contract/gpus.ts";
-import { DataResource, movedFrom, TerraformStack } from "../cdktf.ts";
+import { DataResource, TerraformStack } from "../cdktf.ts";
 import type { RunsClipstack } from "../clipstack-command.ts";
 import type { Accelerator } from "../docker/gpu-host.ts";
 import { type ClusterLocation, gpusOf } from "../environment-output.ts";
@@ -127,7 +127,6 @@ export class GpuCluster extends Construct implements ClusterAccess {
         postcondition: [sameContext(TerraformStack.of(this).node.id, props.context)],
       },
     });
-    movedFrom(this.resource, "place");
     const access = {
       configPath: check.configPath,
       configContext: expression(`${this.resource.fqn}.input.context`),

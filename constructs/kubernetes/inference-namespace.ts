@@ -3,7 +3,7 @@ import { NamespaceV1 } from "@cdktf/provider-kubernetes/lib/namespace-v1/index.j
 import { ResourceQuotaV1 } from "@cdktf/provider-kubernetes/lib/resource-quota-v1/index.js";
 import { Construct } from "constructs";
 import { labelNames, podAppName, podSecurity } from "../../contract/pods.ts";
-import { addressOf, DataResource, movedFrom } from "../cdktf.ts";
+import { addressOf, DataResource } from "../cdktf.ts";
 import type { ContainerRange, Quota } from "../checks/kubernetes.ts";
 import type { ClusterAccess } from "./cluster-access.ts";
 import { quotaQuantities, rangeQuantities } from "./kubernetes-quantities.ts";
@@ -45,7 +45,6 @@ export class InferenceNamespace extends Construct {
     // Helm adopts no existing objects, so the namespace is replaced before the other declaration creates objects of the
     // same names.
     const declaration = new DataResource(this, "deploy-with", { triggersReplace: { deployWith } });
-    movedFrom(declaration, "way");
     this.namespace = new NamespaceV1(this, "namespace", {
       metadata: {
         name: props.name,

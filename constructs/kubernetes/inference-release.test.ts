@@ -120,13 +120,6 @@ test("recreates the namespace when typed resources replace the chart", () => {
   ]);
 });
 
-test("moves the state of the namespace's declaration from its former address", () => {
-  const { json, address } = synthRelease();
-  expect(json.moved).toEqual([
-    { from: "terraform_data.namespace_way_9B9B6FF9", to: address("test/namespace/deploy-with") },
-  ]);
-});
-
 test("outputs its endpoints like the typed resources", () => {
   const { inference, address } = synthRelease();
   expect(inference.service).toMatchObject({

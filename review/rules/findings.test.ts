@@ -1,5 +1,4 @@
 import { describe, expect, test } from "vitest";
-import { parseSettings } from "../../stacks/settings.ts";
 import { stateBefore } from "../input/change.ts";
 import { plannedChange, savedChange } from "../test-plans.ts";
 import { changeOf } from "../test-stacks.ts";
@@ -146,22 +145,6 @@ describe("a waiver", () => {
       });
     },
   );
-
-  test("of a removed rule is reported with the tool that enforces it", () => {
-    const yaml = `review: { waivers: [{ rule: autoscaler-target, reason: ${waiver.reason}, expires: 2020-01-01 }] }`;
-    const { waivers } = parseSettings("single-gpu", "x", yaml).review;
-    const found = findingsOfChange(writable, { waivers, today: "2026-12-01" });
-    expect(found.filter(({ rule }) => rule.startsWith("waiver-"))).toEqual([
-      {
-        rule: "waiver-unused",
-        severity: "note",
-        stack: "single-gpu",
-        message:
-          "the waiver of autoscaler-target covers nothing: the review no longer has this rule, kube-linter's dangling-horizontalpodautoscaler enforces it",
-        fix: "remove it from review.waivers in the settings",
-      },
-    ]);
-  });
 
   test("is valid on its last day", () => {
     expect(findings([waiver], "2026-12-31")).toMatchObject([{ waived: waiver.reason }]);

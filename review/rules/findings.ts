@@ -1,4 +1,3 @@
-import { removedRules } from "../../contract/removed-rules.ts";
 import { type RuleFinding, type StackChange, severities, stateBefore } from "../input/change.ts";
 import { titleOf, withoutKey } from "../input/stack-facts.ts";
 import { isWithin } from "../input/value-paths.ts";
@@ -111,14 +110,6 @@ interface CoveredFinding {
   readonly isOpen: boolean;
 }
 
-/** Explains why a removed rule finds nothing. */
-function removedText(rule: string): string {
-  const known: Readonly<Record<string, string>> = removedRules;
-  return Object.hasOwn(known, rule)
-    ? `: the review no longer has this rule, ${known[rule]} enforces it`
-    : "";
-}
-
 function waiverFindings(
   waiver: Waiver,
   covered: readonly CoveredFinding[],
@@ -137,7 +128,7 @@ function waiverFindings(
         ...common,
         rule,
         severity: "note",
-        message: `the waiver of ${waiver.rule}${location} covers nothing${removedText(waiver.rule)}`,
+        message: `the waiver of ${waiver.rule}${location} covers nothing`,
         fix: "remove it from review.waivers in the settings",
       },
     ];

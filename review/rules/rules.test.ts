@@ -1,6 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { removedRules } from "../../contract/removed-rules.ts";
 import { ruleIds } from "../../contract/rule-ids.ts";
 import { shippedEnvironments } from "../../stacks/environment-files.ts";
 import { changeOfPlan } from "../input/plan-json.ts";
@@ -199,15 +198,6 @@ test.each([
     .filter(({ severity }) => severity !== "note")
     .flatMap((rule) => rule.find(change).map(() => rule.id));
   expect(found).toEqual(expected);
-});
-
-test("every removed rule names the tool that enforces it", () => {
-  const page = readFileSync("docs/policy-engines.md", "utf8");
-  for (const [id, engine] of Object.entries(removedRules)) {
-    expect(ruleIds).not.toContain(id);
-    expect(page).toContain(`| \`${id}\` | `);
-    for (const check of engine.match(/[\w-]*[-_][\w-]+$/) ?? []) expect(page).toContain(check);
-  }
 });
 
 test("every rule has a page, and every page a rule", () => {

@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { parseJson } from "../../artefact/parse.ts";
 import { parseRecordAs, type RecordKind } from "../../bench/record/parse-record.ts";
 import { machineSubject } from "../../bench/record/record.ts";
 
@@ -8,7 +7,7 @@ import { machineSubject } from "../../bench/record/record.ts";
  * `verify/drills/drill-record.schema.json` is the same schema as JSON Schema, written by `npm run render`.
  */
 
-/** Incremented when a field changes meaning. Records of version 1 are upgraded on read. */
+/** Incremented when a field changes meaning. */
 export const drillRecordSchemaVersion = 2;
 
 /** Names of the drills; `registry.ts` has a drill for each. */
@@ -134,41 +133,12 @@ export const drillRecordKind: RecordKind<DrillRecord> = {
   schema: drillRecord,
 };
 
-const drillRecordV1 = z.looseObject({
-  schema: z.literal(1),
-  kind: z.literal("k8s"),
-  exercise: z.string(),
-  load: z.looseObject({}).optional(),
-  replicas: z.array(z.looseObject({ wanted: z.int() })),
-  refusals: z.array(z.looseObject({ asked: z.string() })),
-});
-
 /**
- * Parses a saved record; one of schema 1 is upgraded.
+ * Parses a saved record.
  *
  * @param displayPath - File name, for errors.
  * @throws {UserError} one line: the file, the field, the rule and the value.
  */
 export function parseDrillRecord(text: string, displayPath: string): DrillRecord {
-  const old = drillRecordV1.safeParse(parseJson(text, displayPath));
-  const upgraded = old.success ? JSON.stringify(upgradeV1(old.data)) : text;
-  return parseRecordAs(drillRecordKind, upgraded, displayPath);
-}
-
-function upgradeV1({
-  exercise,
-  load,
-  replicas,
-  refusals,
-  ...record
-}: z.infer<typeof drillRecordV1>) {
-  return {
-    ...record,
-    schema: drillRecordSchemaVersion,
-    kind: "drill",
-    drill: exercise,
-    load: load && { ...load, connections: "one per request" },
-    replicas: replicas.map(({ wanted, ...point }) => ({ ...point, desired: wanted })),
-    rejections: refusals.map(({ asked, ...rejection }) => ({ ...rejection, request: asked })),
-  };
+  return parseRecordAs(drillRecordKind, text, displayPath);
 }

@@ -8,20 +8,6 @@ test("the record matches its schema", () => {
   expect(drillRecord.parse(record)).toEqual(record);
 });
 
-test("upgrades a record of schema 1", () => {
-  const { drill, rejections, replicas, load, ...rest } = record;
-  const old = {
-    ...rest,
-    schema: 1,
-    kind: "k8s",
-    exercise: drill,
-    refusals: rejections.map(({ request, ...it }) => ({ asked: request, ...it })),
-    replicas: replicas.map(({ desired, ...it }) => ({ wanted: desired, ...it })),
-    load: { ...load, connections: "one for each request" },
-  };
-  expect(parseDrillRecord(JSON.stringify(old), "old.json")).toEqual(record);
-});
-
 test("fails on an unknown drill", () => {
   const unknown = JSON.stringify({ ...record, drill: "reboot" });
   expect(() => parseDrillRecord(unknown, "unknown.json")).toThrow(
