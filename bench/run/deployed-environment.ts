@@ -17,6 +17,11 @@ export interface DeployedEnvironment extends EnvironmentFile {
   readonly state: DeployedState;
   /** Inspects containers on the environment's Docker engine by name. */
   readonly inspect: (names: readonly string[]) => Promise<Inspection>;
+  /** Runs a command in a container and returns the lines of its output; undefined if it failed. */
+  readonly runInContainer: (
+    name: string,
+    command: readonly string[],
+  ) => Promise<readonly string[] | undefined>;
   /** Inspects Kubernetes objects, if the environment is in a cluster. */
   readonly inspectObjects: (objects: readonly DeclaredObject[]) => Promise<ClusterInspection>;
   /** Whether the objects were applied without Terraform, which alone knows the configured images. */

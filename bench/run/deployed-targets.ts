@@ -23,7 +23,10 @@ export interface DeployedSource {
   /** Version of the NVIDIA driver on the environment's host. */
   readonly readDriver?: () => Promise<string | undefined>;
   /** Names in a folder of a container; empty if unknown. */
-  readonly listFiles?: (container: string, folder: string) => Promise<readonly string[]>;
+  readonly listFiles?: (
+    container: string,
+    folder: string,
+  ) => Promise<readonly string[] | undefined>;
 }
 
 /** Opens the endpoints of a deployed environment, calls `use`, and closes them. */

@@ -44,7 +44,7 @@ import {
 } from "../artefact.ts";
 import { defaultEnvironment } from "../default-environment.ts";
 import { deployedEnvironments } from "../host/deployed-environments.ts";
-import { driverVersion, filesInContainer, gpuReader } from "../host/gpu-reader.ts";
+import { driverVersion, gpuReader } from "../host/gpu-reader.ts";
 import { requireTower } from "../model/named-model.ts";
 import { pytorchFor } from "../model/pytorch-baseline.ts";
 import { project } from "../project.ts";
@@ -260,8 +260,7 @@ async function sourcesOf(
       endpoints: names,
       readGpus: gpuReader(environment.deployed, containers, signal),
       readDriver: () => driverVersion(environment.deployed, containers, signal),
-      listFiles: (container, folder) =>
-        filesInContainer(environment.deployed, container, folder, signal),
+      listFiles: (container, folder) => environment.runInContainer(container, ["ls", folder]),
     };
   });
 }

@@ -11,6 +11,7 @@ import {
   reachCluster,
 } from "../cluster/deployed-cluster.ts";
 import { type Deployment, inspectContainers, readDeployment } from "./deployment.ts";
+import { runInContainer } from "./gpu-reader.ts";
 import { openTunnel, planTunnel, TunnelError, throughTunnel } from "./ssh-tunnel.ts";
 
 const apiKeyVariable = "INFERENCE_API_KEY";
@@ -53,6 +54,8 @@ export async function deployedEnvironments(
       apiKey,
       appliedOutsideTerraform: fromTerraform === undefined,
       inspect: (containers) => inspectContainers(deployed.where, containers, options.signal),
+      runInContainer: (container, command) =>
+        runInContainer(deployed, container, command, options.signal),
       inspectObjects: (objects) => inspectCluster(accessOf(deployed), objects, options.signal),
       openAccess: () =>
         deployed.namespace === undefined

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Environment } from "../../contract/environment.ts";
 import { pathWith, type StandIns, standIns } from "../test-programs.ts";
-import { driverVersion, filesInContainer, gpuReader } from "./gpu-reader.ts";
+import { driverVersion, gpuReader, runInContainer } from "./gpu-reader.ts";
 
 let programs: StandIns;
 const path = process.env.PATH;
@@ -72,16 +72,16 @@ test("the driver's version is that of the host", async () => {
   expect(await driverVersion(environment, ["single-gpu-embed"], signal)).toBeUndefined();
 });
 
-test("files of a container are listed over the environment's Docker endpoint", async () => {
+test("a command runs in a container over the environment's Docker endpoint", async () => {
   programs.put(
     "docker",
     'if [ "$3 $4 $5 $6" = "exec triton ls /backends" ]; then echo libonnxruntime.so.1.19.2; else exit 1; fi',
   );
   const { signal } = new AbortController();
-  expect(await filesInContainer(environment, "triton", "/backends", signal)).toEqual([
-    "libonnxruntime.so.1.19.2",
-  ]);
-  expect(await filesInContainer(environment, "embed", "/backends", signal)).toEqual([]);
+  const list = (container: string) =>
+    runInContainer(environment, container, ["ls", "/backends"], signal);
+  expect(await list("triton")).toEqual(["libonnxruntime.so.1.19.2"]);
+  expect(await list("embed")).toBeUndefined();
 });
 
 test("returns nothing if Docker is unreachable", async () => {

@@ -95,24 +95,20 @@ export async function driverVersion(
   return undefined;
 }
 
-/** Lists a folder of a container of a deployed environment; empty if it cannot be read. */
-export async function filesInContainer(
-  { where, namespace }: Environment,
+/** Runs a command in a container of a deployed environment and returns the lines of its output; undefined if it failed. */
+export async function runInContainer(
+  { where, namespace }: Pick<Environment, "where" | "namespace">,
   container: string,
-  folder: string,
+  command: readonly string[],
   signal: AbortSignal,
-): Promise<readonly string[]> {
-  if (namespace !== undefined) return [];
+): Promise<readonly string[] | undefined> {
+  if (namespace !== undefined) return undefined;
   try {
-    const { exitCode, stdout } = await new Docker(where, signal).run(
-      "exec",
-      container,
-      "ls",
-      folder,
-    );
-    return exitCode === 0 ? stdout.split("\n").filter((name) => name !== "") : [];
+    const docker = new Docker(where, signal);
+    const { exitCode, stdout } = await docker.run("exec", container, ...command);
+    return exitCode === 0 ? stdout.split("\n").filter((line) => line !== "") : undefined;
   } catch (error) {
-    if (error instanceof DockerError) return [];
+    if (error instanceof DockerError) return undefined;
     throw error;
   }
 }

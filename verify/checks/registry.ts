@@ -6,6 +6,7 @@ import { containerCheck } from "./container.ts";
 import { contentTypeCheck } from "./content-type.ts";
 import { embeddingCheck } from "./embedding.ts";
 import { endpointsCheck } from "./endpoints.ts";
+import { engineCheck } from "./engine.ts";
 import { errorsCheck } from "./errors.ts";
 import { loadCheck } from "./load.ts";
 import { parityCheck } from "./parity.ts";
@@ -22,6 +23,7 @@ export const checks: readonly Check[] = [
   containerCheck,
   clusterCheck,
   endpointsCheck,
+  engineCheck,
   contentTypeCheck,
   securityHeadersCheck,
   embeddingCheck,
