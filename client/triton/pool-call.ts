@@ -29,6 +29,12 @@ export interface CallUpstreams {
     excluded: ReadonlySet<PooledTriton>,
     avoid: ReadonlySet<PooledTriton>,
   ): PooledTriton | undefined;
+  /** Like {@link other}, waiting for one that is not in rotation at present; at most {@link hedgeMs}. */
+  otherSoon(
+    excluded: ReadonlySet<PooledTriton>,
+    avoid: ReadonlySet<PooledTriton>,
+    options: Required<CallOptions>,
+  ): Promise<PooledTriton | undefined>;
   /** An attempt has ended, and the caller has not cancelled it. */
   ended(triton: PooledTriton, ok: boolean): void;
   answered(attempt: Attempt): void;
@@ -96,7 +102,7 @@ export class PoolCall<T> {
           const problem = this.options.problemOf?.(outcome.response);
           if (problem === undefined) return this.#answered(attempt, outcome.response);
           this.#invalid ??= outcome;
-          this.#repeatOnOther(attempt, problem);
+          await this.#repeatOnOther(attempt, problem);
         }
         if (this.#isOver && this.#invalid !== undefined) return this.#invalid.response;
       }
@@ -147,6 +153,15 @@ export class PoolCall<T> {
     return triton !== undefined;
   }
 
+  /** Starts an attempt on another server as soon as one is in rotation, unless an attempt is running. */
+  async #startOtherSoon(): Promise<boolean> {
+    if (this.#running.size > 0) return false;
+    const options = { timeoutMs: this.options.timeoutMs, signal: this.#deadline.signal };
+    const triton = await this.upstreams.otherSoon(this.#faulty, this.#tried, options);
+    if (triton !== undefined) this.#start(triton);
+    return triton !== undefined;
+  }
+
   #answered(attempt: Attempt, response: T): T {
     this.upstreams.ended(attempt.triton, true);
     this.upstreams.answered(attempt);
@@ -163,15 +178,18 @@ export class PoolCall<T> {
   }
 
   /** Repeats the call once on another server. */
-  #repeatOnOther(attempt: Attempt, reason: string): void {
+  async #repeatOnOther(attempt: Attempt, reason: string): Promise<void> {
     const { triton } = attempt;
     this.upstreams.ended(triton, false);
     this.#tried.add(triton);
     this.#faulty.add(triton);
     this.#failed.push({ attempt, reason });
     triton.outlier.doubtful = true;
-    if (this.#mayRepeat && this.#startOther()) this.#mayRepeat = false;
-    else this.#isOver = this.#running.size === 0;
+    if (this.#mayRepeat && (this.#startOther() || (await this.#startOtherSoon()))) {
+      this.#mayRepeat = false;
+    } else {
+      this.#isOver = this.#running.size === 0;
+    }
   }
 
   /** @throws {TritonError} if the call is not repeated */
@@ -179,7 +197,7 @@ export class PoolCall<T> {
     const { triton } = attempt;
     const failure = callFailureOf(error);
     if (failure === "server" && this.#deadline.ended === undefined) {
-      this.#repeatOnOther(attempt, messageOf(error));
+      await this.#repeatOnOther(attempt, messageOf(error));
       if (this.#isOver && this.#invalid === undefined) throw error;
       return;
     }

@@ -3,6 +3,7 @@ import { EventEmitter, once } from "node:events";
 import { checkTarget, type GrpcSecurity, hostOf } from "./grpc-transport.ts";
 import { type Attempt, type CallUpstreams, PoolCall, type PoolCallOptions } from "./pool-call.ts";
 import { PooledTriton, type TritonCall, type TritonHealthCheck } from "./pooled-triton.ts";
+import type { CallOptions } from "./transport.ts";
 
 export interface TritonPoolOptions extends GrpcSecurity {
   /** `host:port`; a name that resolves to several addresses stands for several Tritons. */
@@ -126,6 +127,24 @@ export class TritonPool implements CallUpstreams {
   ): PooledTriton | undefined {
     const others = this.#inRotation.filter((triton) => !excluded.has(triton));
     return this.#pick(others, avoid);
+  }
+
+  async otherSoon(
+    excluded: ReadonlySet<PooledTriton>,
+    avoid: ReadonlySet<PooledTriton>,
+    { timeoutMs, signal }: Required<CallOptions>,
+  ): Promise<PooledTriton | undefined> {
+    if (this.#tritons.every((triton) => excluded.has(triton))) return undefined;
+    const waiting = AbortSignal.any([
+      signal,
+      AbortSignal.timeout(Math.min(this.hedgeMs(timeoutMs), timeoutMs)),
+    ]);
+    while (!this.#closed && !waiting.aborted) {
+      const picked = this.other(excluded, avoid);
+      if (picked !== undefined) return picked;
+      await once(this.#events, "change", { signal: waiting }).catch(() => {});
+    }
+    return undefined;
   }
 
   ended(triton: PooledTriton, ok: boolean): void {

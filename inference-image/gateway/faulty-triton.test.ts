@@ -234,6 +234,18 @@ test("an ejected server is used if the others become unavailable", async () => {
   await until(() => states()[0]!);
 });
 
+test("a call that failed waits for a server that is not ready for a moment", async () => {
+  const [faulty, busy] = [await new FakeTriton().start(), await new FakeTriton().start()];
+  const { embedder, states } = await pool([faulty, busy], { timeoutMs: 60_000 });
+  failure(status.INTERNAL)(faulty);
+  busy.ready = false;
+  await until(() => !states()[1]!);
+  const embedded = axes(embedder, 3);
+  await until(() => faulty.arrived > 0);
+  busy.ready = true;
+  expect(await embedded).toEqual([3]);
+});
+
 test("no request fails with one server faulty, one frozen and one healthy", async () => {
   const tritons = await Promise.all([0, 1, 2].map(() => new FakeTriton().start()));
   const [faulty, behind] = tritons as [FakeTriton, FakeTriton, FakeTriton];
