@@ -126,9 +126,10 @@ function* checkTensorrt(config: ModelConfig, { parameters = {} }: Accelerator): 
 
 /** A batch size outside the profile stalls the server at its first request, while an engine is built. */
 function* checkProfiles(
-  { input, max_batch_size }: ModelConfig,
+  config: ModelConfig,
   parameters: Readonly<Record<string, string>>,
 ): Generator<string> {
+  const { input, max_batch_size } = config;
   const keys = ["min", "opt", "max"].map((name) => `trt_profile_${name}_shapes`);
   const missing = keys.filter((key) => !parameters[key]);
   if (missing.length > 0) {
@@ -149,8 +150,7 @@ function* checkProfiles(
       }
     }
   }
-  for (const tensor of input)
-    yield* checkInputProfile(tensor, profiles, max_batch_size, parameters);
+  for (const tensor of input) yield* checkInputProfile(tensor, profiles, config, parameters);
 }
 
 interface ShapeProfile {
@@ -162,7 +162,7 @@ interface ShapeProfile {
 function* checkInputProfile(
   { name, dims }: ModelConfigTensor,
   profiles: readonly ShapeProfile[],
-  maxBatchSize: number,
+  { max_batch_size: maxBatchSize, dynamic_batching: batching }: ModelConfig,
   parameters: Readonly<Record<string, string>>,
 ): Generator<string> {
   const keys = profiles.map(({ key }) => key);
@@ -183,6 +183,11 @@ function* checkInputProfile(
   }
   if (!opt.every((dim, i) => min[i]! <= dim && dim <= max[i]!)) {
     yield `tensorrt parameter trt_profile_opt_shapes must lie between min and max, got '${parameters.trt_profile_opt_shapes}'`;
+  }
+  const preferred = batching?.preferred_batch_size ?? [];
+  const unprofiled = preferred.find((size) => size !== opt[0] && size !== maxBatchSize);
+  if (unprofiled !== undefined) {
+    yield `dynamic_batching.preferred_batch_size must be ${opt[0]} with TensorRT, the optimum of the only profile that ONNX Runtime executes, got ${unprofiled}`;
   }
   if (maxBatchSize > 0 && (min[0] !== 1 || max[0]! < maxBatchSize)) {
     yield `tensorrt shape profiles must cover batches of 1 to max_batch_size (${maxBatchSize}), got ${min[0]} to ${max[0]}`;

@@ -9,10 +9,12 @@ import { executionInstances, gpuLayout, modelConfig } from "./model-config.ts";
 import { openclipVitB32 as spec } from "./models/openclip-vit-b32.ts";
 import { printModelConfig } from "./print-model-config.ts";
 
-const onnx = (settings: ModelConfigSettings) =>
-  deployedModelConfig({ spec, modelKind: "fp32" }, 1, settings);
-const trt = (settings: ModelConfigSettings) =>
-  deployedModelConfig({ spec, modelKind: "trt" }, 1, settings);
+const onnx = (settings: ModelConfigSettings, batching = spec.batching) =>
+  deployedModelConfig({ spec: { ...spec, batching }, modelKind: "fp32" }, 1, settings);
+const trt = (settings: ModelConfigSettings, batching = spec.batching) =>
+  deployedModelConfig({ spec: { ...spec, batching }, modelKind: "trt" }, 1, settings);
+/** Batching of a spec that names preferred batch sizes. */
+const preferring = { maximum: 32, preferred: [8, 16] };
 const accelerator = ({ config }: ReturnType<typeof trt>) =>
   config.optimization?.execution_accelerators?.gpu_execution_accelerator?.[0];
 
@@ -75,7 +77,7 @@ test("another optimum batch size has its own engine in the cache", () => {
 
 test("the optimum batch size of a model is at most its maximum", () => {
   const small: TunableTritonModel = {
-    spec: { ...spec, batching: { maximum: 6, preferred: [2] } },
+    spec: { ...spec, batching: { maximum: 6, preferred: [6] } },
     modelKind: "trt",
   };
   const deployed = deployedModelConfig(small, 1, { optimumBatchSize: 16 });
@@ -112,19 +114,44 @@ test("CUDA graphs are an option of TensorRT's execution provider", () => {
   expect(onnx({ cudaGraphs: false })).toEqual(onnx({}));
 });
 
+test("a model has no preferred batch sizes unless its spec names them", () => {
+  expect(onnx({}).text).not.toContain("preferred_batch_size");
+  expect(trt({}).text).not.toContain("preferred_batch_size");
+  expect(onnx({}, preferring).text).toContain("preferred_batch_size: [8, 16]");
+});
+
 test("preferred batch sizes replace those of the model, and an empty list has none", () => {
   const batching = (preferredBatchSizes?: readonly number[]) =>
-    onnx({ preferredBatchSizes }).config.dynamic_batching;
-  expect(batching()?.preferred_batch_size).toEqual([8, 16, 32]);
+    onnx({ preferredBatchSizes }, preferring).config.dynamic_batching;
+  expect(batching()?.preferred_batch_size).toEqual([8, 16]);
   expect(batching([4, 24])).toEqual({
     preferred_batch_size: [4, 24],
     max_queue_delay_microseconds: 5_000,
   });
   expect(onnx({ preferredBatchSizes: [4, 24] }).text).toContain("preferred_batch_size: [4, 24]");
   expect(batching([])).toEqual({ max_queue_delay_microseconds: 5_000 });
-  expect(trt({ preferredBatchSizes: [16] }).config.dynamic_batching?.preferred_batch_size).toEqual([
-    16,
-  ]);
+});
+
+test.each<readonly [ModelConfigSettings, number | undefined]>([
+  [{ preferredBatchSizes: [16] }, undefined],
+  // a batch of the maximum does not wait in any case
+  [{ preferredBatchSizes: [16, 32] }, undefined],
+  [{ preferredBatchSizes: [8], optimumBatchSize: 8 }, undefined],
+  [{ preferredBatchSizes: [] }, undefined],
+  [{ preferredBatchSizes: [8] }, 8],
+  [{ preferredBatchSizes: [16, 24] }, 24],
+  [{ preferredBatchSizes: [8, 16], optimumBatchSize: 8 }, 16],
+  // of the spec
+  [{}, 8],
+])("with TensorRT only the optimum of its profile can be preferred: %j", (settings, rejected) => {
+  const optimum = settings.optimumBatchSize ?? 16;
+  expect(trt(settings, preferring).problems).toEqual(
+    rejected === undefined
+      ? []
+      : [
+          `openclip_vit_b32_trt: dynamic_batching.preferred_batch_size must be ${optimum} with TensorRT, the optimum of the only profile that ONNX Runtime executes, got ${rejected}`,
+        ],
+  );
 });
 
 test.each([[[8, 33]], [[8, 8]], [[16, 8]], [[0, 8]], [[1.5]]])(

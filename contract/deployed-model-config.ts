@@ -44,7 +44,8 @@ export interface ModelConfigSettings {
    */
   readonly maxQueueDelayMicroseconds?: number;
   /**
-   * Batch sizes that the dynamic batcher prefers, ascending, at most the maximum of the model. Empty: no preference.
+   * Batch sizes that the dynamic batcher prefers, ascending, at most the maximum of the model; with TensorRT only `optimumBatchSize`.
+   * Empty: no preference.
    *
    * @default - those of the model
    */

@@ -99,7 +99,7 @@ test("ViT-B/32 has the normalisation, cost and batch sizes of the deployed model
   expect(mean).toEqual([0.48145466, 0.4578275, 0.40821073]);
   expect(std).toEqual([0.26862954, 0.26130258, 0.27577711]);
   expect(vitB32Image.gigaMacsPerItem).toBe(4.41);
-  expect(vitB32.batching).toEqual({ maximum: 32, preferred: [8, 16, 32] });
+  expect(vitB32.batching).toEqual({ maximum: 32, preferred: [] });
 });
 
 test("sizes follow from the shapes", () => {

@@ -237,7 +237,10 @@ const facts = {
     maximum: integer(1, 4_096).describe("Maximum batch size of a model file."),
     preferred: z
       .array(integer(1, 4_096))
-      .describe("Batch sizes for which Triton does not wait, in increasing order."),
+      .default([])
+      .describe(
+        "Batch sizes for which Triton does not wait, in increasing order. Only for sizes that are much faster than others.",
+      ),
   }),
   licence: z
     .strictObject({

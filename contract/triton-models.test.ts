@@ -17,7 +17,7 @@ test.each([
     inputs: [{ name: "image", dataType, dims }],
     outputs: [{ name: "embedding", dataType: "FP32", dims: [512] }],
     maxBatchSize: 32,
-    preferredBatchSizes: [8, 16, 32],
+    preferredBatchSizes: [],
     maxQueueDelayMicroseconds: 5_000,
   });
 });

@@ -142,7 +142,7 @@ export const triton = {
     .array(integer(1, 4_096))
     .optional()
     .describe(
-      "Batch sizes that the dynamic batcher prefers, ascending, at most the maximum of each model; a batch of another size waits for the queue delay. `[]`: no preference. Default: those of each model.",
+      "Batch sizes that the dynamic batcher prefers, ascending, at most the maximum of each model; with TensorRT only `optimumBatchSize`. Only for sizes that are much faster than others. `[]`: no preference. Default: those of each model, which are none in the catalogue.",
     ),
   instancesPerGpu: integer(1, 16)
     .default(1)

@@ -23,7 +23,7 @@ towers:
     millionParameters: 4.14
     gigaMacsPerItem: 0.63
 embedding: { width: 1280, normalisedBy: server }
-batching: { maximum: 32, preferred: [8, 16, 32] }
+batching: { maximum: 32 }
 licence: { weights: Apache-2.0 }
 weights: { name: efficientnet-lite1-77cc7160 }
 `;

@@ -44,7 +44,7 @@ export const efficientNetLite =
 export const tensorflowTpu = "tensorflow/tpu@22d5cab9cb59c1255589ac4401e5f3a47c01787a";
 
 /** Batch sizes of the catalogue: those of ViT-B/32, because no publisher states any. */
-export const defaultBatching = { maximum: 32, preferred: [8, 16, 32] };
+export const defaultBatching = { maximum: 32, preferred: [] };
 
 export const defaultBatchingSource = chosen(
   "batch sizes of ViT-B/32; not measured for this model, and no publisher states any",

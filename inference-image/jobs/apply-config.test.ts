@@ -144,8 +144,8 @@ test("the file time is current, so that a server reads the file regardless of th
 test("restores a configuration that the server rejects and keeps serving the previous one", async () => {
   const server = await start();
   const rejected = textOf().replace(
-    "preferred_batch_size: [8, 16, 32]",
-    "preferred_batch_size: [64]",
+    "dynamic_batching {",
+    "dynamic_batching { preferred_batch_size: [64]",
   );
   await expect(apply(rejected, { server })).rejects.toThrow(
     `${model}: deployed.pbtxt is not served: ${server} rejected it: load failed for model '${model}': dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64; the previous configuration is restored and served`,
@@ -158,8 +158,8 @@ test("removes a rejected configuration if there was none before", async () => {
   const server = await start();
   await rm(join(repository.path, model, "configs", "deployed.pbtxt"));
   const rejected = textOf().replace(
-    "preferred_batch_size: [8, 16, 32]",
-    "preferred_batch_size: [64]",
+    "dynamic_batching {",
+    "dynamic_batching { preferred_batch_size: [64]",
   );
   await expect(apply(rejected, { server })).rejects.toThrow(
     /; there was no previous configuration$/,
@@ -342,7 +342,7 @@ describe("distinguishes configurations", () => {
     expect(configDifference(config, served({ instance_group: [] }))).toContain("instance_group []");
     expect(configDifference(config, {})).toBe("max_batch_size not set, not 32");
     expect(configDifference(config, served({ dynamic_batching: undefined }))).toBe(
-      "dynamic_batching.preferred_batch_size not set, not [8,16,32]",
+      "dynamic_batching.max_queue_delay_microseconds not set, not 5000",
     );
   });
   test("by the parameters of an accelerator", () => {

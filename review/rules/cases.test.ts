@@ -505,8 +505,8 @@ const cases: readonly Case[] = [
     edits: [
       {
         path: chartValues,
-        failingText: "preferred_batch_size: [8, 16, 64]",
-        passingText: "preferred_batch_size: [8, 16, 32]",
+        failingText: "dynamic_batching { preferred_batch_size: [8, 64]",
+        passingText: "dynamic_batching {",
       },
     ],
   },

@@ -88,8 +88,8 @@ export const modelRules: readonly ReviewRule[] = [
       edits: [
         {
           path: configText("triton-onnx"),
-          failingText: "preferred_batch_size: [8, 16, 64]",
-          passingText: "preferred_batch_size: [8, 16, 32]",
+          failingText: "dynamic_batching { preferred_batch_size: [8, 64]",
+          passingText: "dynamic_batching {",
         },
       ],
     },
