@@ -52,7 +52,7 @@ test("a queue delay changes one line of the text", () => {
   ]);
 });
 
-test("a queue delay of 0 is written, because Triton would otherwise use its default", () => {
+test("a queue delay of 0 is written, so that a change of it changes one line", () => {
   expect(onnx({ maxQueueDelayMicroseconds: 0 }).text).toContain(
     "max_queue_delay_microseconds: 0\n",
   );
@@ -126,10 +126,10 @@ test("preferred batch sizes replace those of the model, and an empty list has no
   expect(batching()?.preferred_batch_size).toEqual([8, 16]);
   expect(batching([4, 24])).toEqual({
     preferred_batch_size: [4, 24],
-    max_queue_delay_microseconds: 5_000,
+    max_queue_delay_microseconds: 0,
   });
   expect(onnx({ preferredBatchSizes: [4, 24] }).text).toContain("preferred_batch_size: [4, 24]");
-  expect(batching([])).toEqual({ max_queue_delay_microseconds: 5_000 });
+  expect(batching([])).toEqual({ max_queue_delay_microseconds: 0 });
 });
 
 test.each<readonly [ModelConfigSettings, number | undefined]>([

@@ -40,7 +40,7 @@ export interface ModelConfigSettings {
   /**
    * Maximum delay of a request to fill a batch.
    *
-   * @default 5000
+   * @default 0
    */
   readonly maxQueueDelayMicroseconds?: number;
   /**

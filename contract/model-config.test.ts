@@ -115,7 +115,7 @@ describe("of another spec", () => {
 
   test("batch sizes follow from it", () => {
     expect(gpu("fp32").max_batch_size).toBe(6);
-    expect(gpu("fp32").dynamic_batching).toEqual({ max_queue_delay_microseconds: 5000 });
+    expect(gpu("fp32").dynamic_batching).toEqual({ max_queue_delay_microseconds: 0 });
     expect(gpu("fp32").model_warmup?.map(({ batch_size }) => batch_size)).toEqual([1, 4, 6]);
     const [tensorrt] =
       gpu("trt").optimization?.execution_accelerators?.gpu_execution_accelerator ?? [];

@@ -18,7 +18,7 @@ test.each([
     outputs: [{ name: "embedding", dataType: "FP32", dims: [512] }],
     maxBatchSize: 32,
     preferredBatchSizes: [],
-    maxQueueDelayMicroseconds: 5_000,
+    maxQueueDelayMicroseconds: 0,
   });
 });
 

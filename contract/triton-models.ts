@@ -87,8 +87,11 @@ export function isEnsembleKind(modelKind: ModelKind): modelKind is "jpeg" | "dal
   return modelKind === "jpeg" || modelKind === "dali" || modelKind === "dali-trt";
 }
 
-/** Default of the maximum delay of a request to fill a batch. */
-export const queueDelayMicroseconds = 5_000;
+/**
+ * Default of the maximum delay of a request to fill a batch. Without a delay, a batch has the requests that arrived while the previous one
+ * was computed; with one, every batch below the maximum waits for the whole delay.
+ */
+export const queueDelayMicroseconds = 0;
 
 /**
  * Returns the name, tensors and batching of a model kind.

@@ -137,7 +137,9 @@ export const triton = {
     ),
   maxQueueDelayMicroseconds: integer(0, 1_000_000)
     .default(queueDelayMicroseconds)
-    .describe("Maximum time that the dynamic batcher delays a request to fill a batch."),
+    .describe(
+      "Maximum time that the dynamic batcher delays a request to fill a batch. With 0, a batch has the requests that arrived while the previous one was computed.",
+    ),
   preferredBatchSizes: z
     .array(integer(1, 4_096))
     .optional()

@@ -84,7 +84,7 @@ test("writes missing and stale files only", async () => {
     expect(await render(["--check"], folder)).toBe(0);
 
     const { path, text } = configFiles[0]!;
-    await writeFile(join(folder, path), text.replace("5000", "6000"));
+    await writeFile(join(folder, path), text.replace("max_batch_size: 32", "max_batch_size: 64"));
     error.mockClear();
     expect(await render(["--check"], folder)).toBe(1);
     expect(error.mock.calls).toEqual([[`${path} is stale: run 'npm run render'`]]);

@@ -71,7 +71,7 @@ test("the original configuration is restored", async () => {
   const url = await start();
   const before = await configOf(url);
   const delay = await control(url);
-  await delay.set(0);
+  await delay.set(2_000);
   expect(await delayOf(url)).not.toBe(before.dynamic_batching.max_queue_delay_microseconds);
   await delay.restore();
   expect(await configOf(url)).toEqual(before);

@@ -68,7 +68,7 @@ test("prints a comment for a plan and writes it in every requested format", asyn
 test("compares two synthesized folders", async () => {
   const { code, stdout } = await review("--base", base, "--head", join(head, "stacks"));
   expect(code).toBe(0);
-  expect(stdout).toContain("- dynamic_batching.max_queue_delay_microseconds: 5000");
+  expect(stdout).toContain("- dynamic_batching.max_queue_delay_microseconds: 0");
   expect(stdout).toContain("Visible only in a plan");
 });
 

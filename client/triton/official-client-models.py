@@ -51,7 +51,7 @@ def config_of(client):
 
 
 def delay_of(client):
-    return int(config_of(client)["dynamic_batching"]["max_queue_delay_microseconds"])
+    return int(config_of(client)["dynamic_batching"].get("max_queue_delay_microseconds", 0))
 
 
 def count_of(client):

@@ -130,9 +130,7 @@ describe("openclip_vit_b32_jpeg", () => {
   test("a request queued longer than its timeout is dropped before inference", async () => {
     const { registry } = await open({}, (path) =>
       edit(path, u8, (config) =>
-        config.replace(/preferred_batch_size.*\n|5000/g, (text) =>
-          text === "5000" ? "8000000" : "",
-        ),
+        config.replace("max_queue_delay_microseconds: 0", "max_queue_delay_microseconds: 8000000"),
       ),
     );
     const error = await rejection(

@@ -122,7 +122,11 @@ describe.skipIf(realTritonMissing !== "")(
 
     test("restores the previous configuration if the new one is rejected", async () => {
       await apply(textOf(3_000));
-      await expect(apply(textOf(4_000).replace("[8, 16, 32]", "[64]"))).rejects.toThrow(
+      const rejected = textOf(4_000).replace(
+        "dynamic_batching {",
+        "dynamic_batching { preferred_batch_size: [64]",
+      );
+      await expect(apply(rejected)).rejects.toThrow(
         `${triton.url} rejected it: failed to load '${model}', failed to poll from model repository (see its log); the previous configuration is restored and served`,
       );
       expect(await readFile(join(folder(), "deployed.pbtxt"), "utf8")).toBe(textOf(3_000));

@@ -214,8 +214,10 @@ function firstDifference(expected: unknown, got: unknown, path: string): string 
     return same ? undefined : `${path} ${String(got ?? "not set")}, not ${String(expected)}`;
   }
   const found = (got ?? {}) as Readonly<Record<string, unknown>>;
+  // even if all its values are defaults: without `dynamic_batching`, nothing is batched
+  if (got === undefined && Object.keys(expected).length > 0) return `no ${path}`;
   if (Array.isArray(expected) && expected.length > 0 && expected.length !== found.length) {
-    return `${path} ${JSON.stringify(got) ?? "not set"}, not ${JSON.stringify(expected)}`;
+    return `${path} ${JSON.stringify(got)}, not ${JSON.stringify(expected)}`;
   }
   for (const [key, value] of Object.entries(expected)) {
     const difference = firstDifference(value, found[key], `${path}.${key}`);

@@ -116,7 +116,7 @@ export const modelRules: readonly ReviewRule[] = [
         {
           path: configText("triton-onnx"),
           failingText: "max_queue_delay_microseconds: 40000",
-          passingText: "max_queue_delay_microseconds: 5000",
+          passingText: "max_queue_delay_microseconds: 0",
         },
       ],
     },
