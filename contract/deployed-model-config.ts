@@ -139,10 +139,9 @@ export function deployedModelConfig(
 function fingerprintOfWeights(
   { spec, modelKind }: TunableTritonModel,
   config: ModelConfig,
-  { weightsSha256: sha256 = "" }: ModelConfigSettings,
+  { weightsSha256: sha256 }: ModelConfigSettings,
 ): ModelConfig["parameters"] {
-  // not a Terraform expression
-  if (!/^[0-9a-f]{64}$/.test(sha256)) return config.parameters;
+  if (sha256 === undefined) return config.parameters;
   const preprocessing = preprocessingSha256(spec, kindModality(modelKind));
   const precision = computesInFp16(config) ? "fp16" : "fp32";
   return parametersOf(preprocessing, fingerprintOf(preprocessing, { sha256, precision }));
