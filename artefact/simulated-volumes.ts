@@ -1,5 +1,6 @@
 import { isAbsolute, join, normalize, posix } from "node:path";
 import { modelRepositoryMount } from "../contract/server-env.ts";
+import { nextModelName } from "../contract/triton-models.ts";
 import type { RepositoryPart, RepositoryPlan, SimulationPlanOptions } from "./simulation-types.ts";
 import { evaluatePath } from "./terraform-text.ts";
 import { isBelow } from "./volume-contents.ts";
@@ -76,15 +77,18 @@ export function simulatedVolumes(
 }
 
 /**
- * Returns whether a volume is for further versions of a model, which `clipstack model deploy` adds: version 1 is mounted in it. It is
- * empty when it is created.
+ * Returns whether a volume is for further versions of a model, which `clipstack model deploy` adds: version 1 is mounted in it, or in its
+ * mount under the model's first name. It is empty when it is created.
  */
 function isForVersions({ containerPath, hostPath, contents }: Volume, all: readonly Volume[]) {
-  const first = posix.join(containerPath, "1");
   return (
     hostPath === undefined &&
     contents === undefined &&
-    all.some((volume) => volume.containerPath === first)
+    all.some((volume) => {
+      const folder = posix.dirname(volume.containerPath);
+      const isFirst = posix.basename(volume.containerPath) === "1";
+      return isFirst && [folder, nextModelName(folder)].includes(containerPath);
+    })
   );
 }
 

@@ -67,6 +67,14 @@ export function tritonModelName({ name }: Pick<ModelSpec, "name">, modelKind: Mo
   return `${name.replaceAll("-", "_")}${suffixes[modelKind]}`;
 }
 
+/**
+ * Second name under which a deployment loads the next version of a model beside the served one. No model of a spec has it, because the
+ * names of specs contain no dot.
+ */
+export function nextModelName(model: string): string {
+  return `${model}.next`;
+}
+
 /** Modality of a model kind's input. */
 export function kindModality(modelKind: ModelKind): Modality {
   return modelKind === "text" || modelKind === "text-trt" ? "text" : "image";

@@ -1,12 +1,11 @@
-import { chmod, copyFile, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
+import { chmod, copyFile, mkdir, readdir, readFile, rename, rm, symlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { readModelConfig } from "../client/triton/model-config.ts";
-import { type Loaded, ModelControl } from "../client/triton/model-control.ts";
+import type { Loaded } from "../client/triton/model-control.ts";
 import type { TunableKind } from "../contract/deployed-model-config.ts";
-import { type ModelConfig, tensorrtFile, type VersionPolicy } from "../contract/model-config.ts";
+import { type ModelConfig, tensorrtFile } from "../contract/model-config.ts";
 import type { ModelSpec } from "../contract/model-spec.ts";
-import { tritonModel } from "../contract/triton-models.ts";
+import { nextModelName, tritonModel } from "../contract/triton-models.ts";
 import { namedOutputs, openSession } from "../inference/session/onnx-session.ts";
 import { requireFit } from "../inference/session/tower-fit.ts";
 import { externalDataOf } from "./external-data.ts";
@@ -14,6 +13,7 @@ import { writeFingerprint } from "./fingerprint.ts";
 import { requireHalfProducts } from "./half-products.ts";
 import { sidecarPath } from "./model-info.ts";
 import { isFolder, ownSuffix } from "./publish-file.ts";
+import { VersionReplacement } from "./replace-version.ts";
 
 export interface DeployVersionOptions {
   readonly spec: ModelSpec;
@@ -39,16 +39,9 @@ export interface DeployedVersion {
   readonly served: readonly string[];
 }
 
-/** Maximum time until the previous version is unloaded, in seconds. Its accepted requests are finished first. */
-const unloadSeconds = 60;
-const pollMs = 200;
-
-/** Maximum time until a server listens, in seconds: it serves the previous version, so it is not starting. */
-const listenSeconds = 5;
-
 /** Version to add to a model's folder, and the Tritons that load it. */
 export interface AddVersionOptions {
-  /** Folder of the model in the repository of every server. Its name is the model's. */
+  /** Folder of the model in the repository of every server. Its name is the model's. An environment mounts it as {@link nextModelName} too. */
   readonly folder: string;
   /** ONNX file that fits the model. */
   readonly file: string;
@@ -61,8 +54,7 @@ export interface AddVersionOptions {
 }
 
 /**
- * Adds a version beside the existing ones and loads it. Triton serves the previous version until the new one is ready, then finishes
- * its requests and unloads it, unless the version policy keeps it. Its folder stays, for a rollback.
+ * Adds a version beside the existing ones and loads it. Its folder stays, for a rollback.
  *
  * @throws {Error} one line, if the file does not fit the model or the version is not served; its folder is then removed, and the
  *   previous version keeps serving
@@ -94,46 +86,43 @@ export async function checkVersion(
 }
 
 /**
- * Adds a version beside the existing ones, and loads it in one server after the other. If one of them does not serve it, the version is
- * removed, and all serve the previous one.
+ * Adds a version beside the existing ones, and replaces the served one in one server after the other. If one of them does not serve it, the
+ * version is removed, and all serve the previous one.
  *
  * @throws {Error} one line, with the reason
  */
 export async function addVersion(options: AddVersionOptions): Promise<DeployedVersion> {
   const { folder, file, servers, key, timeoutSeconds } = options;
   const model = basename(folder);
+  const link = join(dirname(folder), nextModelName(model));
   const before = await versionsIn(folder);
   const version = String(Number(before.at(-1) ?? "0") + 1);
-  const controls = servers.map((url) => ({ url, control: new ModelControl(url, model, key) }));
+  const restore = async () => {
+    await rm(join(folder, version), { recursive: true, force: true });
+    if (before.length > 0) await writeFingerprint(folder, before.at(-1)!);
+  };
+  const replacements = servers.map((url) => new VersionReplacement({ url, key, folder, version }));
   const startedAt = performance.now();
   try {
-    const config =
-      (await controls[0]?.control.servedConfig(listenSeconds)) ?? (await defaultConfig(folder));
+    const config = (await replacements[0]?.servedConfig()) ?? (await defaultConfig(folder));
     await copyVersion(folder, version, file, config.default_model_filename || "model.onnx");
     await writeFingerprint(folder, version);
-    let policy: VersionPolicy = {};
-    for (const [index, { url, control }] of controls.entries()) {
-      const loaded = await control.load({
-        timeoutSeconds,
-        listenSeconds,
-        version,
-        differenceOf: (config) => {
-          policy = (config as Pick<ModelConfig, "version_policy">).version_policy ?? {};
-          return undefined;
-        },
-      });
+    await rm(link, { force: true });
+    await symlink(model, link);
+    for (const [index, replacement] of replacements.entries()) {
+      const loaded = await replacement.run(timeoutSeconds, restore);
       if (loaded.kind === "serves") continue;
-      await rm(join(folder, version), { recursive: true, force: true });
-      if (before.length > 0) await writeFingerprint(folder, before.at(-1)!);
-      for (const earlier of controls.slice(0, index))
-        await earlier.control.load({ timeoutSeconds, listenSeconds });
-      throw new Error(`${model}: version ${version} is not served: ${reasonOf(loaded, url)}`);
+      await restore();
+      for (const earlier of replacements.slice(0, index)) await earlier.reload(timeoutSeconds);
+      const reason = reasonOf(loaded, servers[index]!);
+      throw new Error(`${model}: version ${version} is not served: ${reason}`);
     }
     const seconds = (performance.now() - startedAt) / 1000;
-    const all = await Promise.all(controls.map(({ control }) => settled(control, policy)));
+    const all = await Promise.all(replacements.map((replacement) => replacement.servedVersions()));
     return { model, version, seconds, served: all[0] ?? [] };
   } finally {
-    await Promise.all(controls.map(({ control }) => control.close()));
+    await Promise.all(replacements.map((replacement) => replacement.close()));
+    await rm(link, { force: true });
   }
 }
 
@@ -191,21 +180,6 @@ async function copyVersion(
     await rename(staging, join(folder, version));
   } finally {
     await rm(staging, { recursive: true, force: true });
-  }
-}
-
-/** Returns the served versions, once only the new one is served if the policy keeps no other: Triton unloads in the background. */
-async function settled(
-  control: ModelControl,
-  { latest, all, specific }: VersionPolicy,
-): Promise<readonly string[]> {
-  const keepsOthers =
-    all !== undefined || specific !== undefined || (latest?.num_versions ?? 1) > 1;
-  const deadline = performance.now() + unloadSeconds * 1000;
-  for (;;) {
-    const served = await control.servedVersions(unloadSeconds);
-    if (keepsOthers || served.length === 1 || performance.now() > deadline) return served;
-    await sleep(pollMs);
   }
 }
 

@@ -35,14 +35,27 @@ export async function withFingerprint(
   { file, version, preprocessing }: FingerprintedFile,
 ): Promise<string> {
   const config = readModelConfig(text, name);
+  const parameters = await parametersOfFile(config, { file, version, preprocessing });
+  return parameters === undefined ? text : withParameters(text, parameters);
+}
+
+/** Returns the parameters of a configuration for a model file; undefined without a previous fingerprint or `preprocessing`. */
+export async function parametersOfFile(
+  config: FingerprintedConfig,
+  { file, version, preprocessing }: FingerprintedFile,
+): Promise<ModelConfig["parameters"]> {
   const facts =
     preprocessing ?? config.parameters?.[fingerprintParameters.preprocessing]?.string_value;
-  if (facts === undefined) return text;
+  if (facts === undefined) return undefined;
   const identity = await weightsIdentity(file);
   const precision = computesInFp16(config) ? "fp16" : identity.precision;
-  const fingerprint = fingerprintOf(facts, { ...identity, precision });
-  return withParameters(text, parametersOf(facts, fingerprint, version));
+  return parametersOf(facts, fingerprintOf(facts, { ...identity, precision }), version);
 }
+
+type FingerprintedConfig = Pick<
+  ModelConfig,
+  "parameters" | "default_model_filename" | "optimization"
+>;
 
 export interface FingerprintedFile {
   /** ONNX file. */

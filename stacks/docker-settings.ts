@@ -167,7 +167,7 @@ export const baseline = z
 export const modelVersions = integer(1, maxModelVersions)
   .optional()
   .describe(
-    "Number of versions of each model that Triton serves: the latest ones. With it, `clipstack model deploy` adds a version to the running Triton, which takes over without losing a request; the environment deploys version 1. Not with TensorRT, and not with `weights: image`. Default: version 1 only.",
+    "Number of versions of each model that Triton serves: the latest ones. With it, `clipstack model deploy` loads a version beside the served one, and gateways switch to it without losing a request (model_repository/README.md); the environment deploys version 1. Not with TensorRT, and not with `weights: image`. Default: version 1 only.",
   );
 
 /** Settings of a Triton on a GPU host, without its ports and GPUs. */
@@ -185,7 +185,7 @@ export const tritonOnHost = {
     .enum(["explicit", "none", "open"])
     .default("explicit")
     .describe(
-      "`explicit`: a changed model configuration is loaded while Triton runs, without losing a request; loading and unloading require a key that only the deployment has. `none`: a changed model configuration replaces the container. `open`: as `explicit`, but without the key: every client can load and unload models.",
+      "`explicit`: a changed model configuration is loaded while Triton runs; loading and unloading require a key that only the deployment has. `none`: a changed model configuration replaces the container. `open`: as `explicit`, but without the key: every client can load and unload models.",
     ),
   jpegDecoder: z
     .enum(["none", "dali"])

@@ -14,7 +14,7 @@ import { type Deployment, inspectContainers, readDeployment } from "./deployment
 import { runInContainer } from "./gpu-reader.ts";
 import { openTunnel, planTunnel, TunnelError, throughTunnel } from "./ssh-tunnel.ts";
 
-const apiKeyVariable = "INFERENCE_API_KEY";
+export const apiKeyVariable = "INFERENCE_API_KEY";
 
 export interface DeployedOptions {
   /** Added to the local ports of a tunnel. */
@@ -94,7 +94,10 @@ async function appliedEnvironment(
 }
 
 /** Reaches the endpoints directly, or through a tunnel if they are on the loopback interface of the host. */
-async function reachOf(deployed: Environment, options: DeployedOptions): Promise<NetworkAccess> {
+export async function reachOf(
+  deployed: Environment,
+  options: DeployedOptions,
+): Promise<NetworkAccess> {
   const plan = planTunnel(deployed, options.portOffset);
   if (plan === undefined) {
     if (options.portOffset !== 0) {

@@ -6,7 +6,7 @@ import type { TunableKind } from "../../contract/deployed-model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
-import { tritonModelName } from "../../contract/triton-models.ts";
+import { nextModelName, tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { checkVersion, type DeployedVersion } from "../../model-tools/deploy-version.ts";
 import { externalDataOf } from "../../model-tools/external-data.ts";
@@ -50,7 +50,7 @@ interface Target {
   /** Embed image, which runs the job. */
   readonly image: string;
   readonly network: string;
-  /** Volume for versions of the model; undefined if the environment was deployed without them. */
+  /** Volume for versions of the model, mounted under both of its names; undefined if the environment was deployed without it. */
   readonly volume: string | undefined;
 }
 
@@ -85,7 +85,7 @@ export async function deployToHost(options: DeployToHostOptions): Promise<Deploy
   const { volume } = first;
   if (volume === undefined) {
     throw new UserError(
-      `${name}: was not deployed with modelVersions, so that ${model} has no folder of versions; set tritonOnnx.modelVersions and deploy it again`,
+      `${name}: was not deployed with modelVersions by this version, so that ${model} has no folders of versions; set tritonOnnx.modelVersions and deploy it again`,
     );
   }
   const deployed = await runJob(docker, { ...options, model, targets, job: { ...first, volume } });
@@ -124,7 +124,7 @@ function targetsOf(containers: readonly Container[], model: string): readonly Ta
         image: Image,
         network: Object.keys(triton.NetworkSettings.Networks)[0] ?? "",
         volume: triton.Mounts.find(
-          ({ Destination }) => Destination === `${modelRepositoryMount}/${model}`,
+          ({ Destination }) => Destination === `${modelRepositoryMount}/${nextModelName(model)}`,
         )?.Name,
       },
     ];

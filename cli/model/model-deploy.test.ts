@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { access, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,10 +12,12 @@ import { modelControlFlags } from "../../contract/test-model-control.ts";
 import { modelControlKeyVariable, parseTritonArgs } from "../../contract/triton-flags.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
 import { identityModel } from "../../inference/session/test-identity-model.ts";
+import { unloadingFirst } from "../../inference-image/emulator/test-unloading-proxy.ts";
 import {
   type RunningTritonEmulator,
   startTritonEmulator,
 } from "../../inference-image/emulator/triton-emulator.ts";
+import { startGateway } from "../../inference-image/gateway/test-triton.ts";
 import { generateModel } from "../../model-tools/generate.ts";
 import { writeModelRepository } from "../../model-tools/repository.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
@@ -22,6 +25,7 @@ import { registerModelDeploy } from "./model-deploy.ts";
 
 const { name: model, inputs } = tritonModel(spec, "fp32");
 const key = "key-of-the-test";
+const photo = readFileSync(new URL("../../model-tools/samples/dunes.jpg", import.meta.url));
 
 let folder: string;
 let newWeights: string;
@@ -93,11 +97,33 @@ test("serves the new version without a failed request", async () => {
   sending = false;
   await client;
   await transport.close();
-  expect(result).toMatchObject({ model, version: "2", served: ["2"] });
+  const target = `http://127.0.0.1:${server.ports.http}`;
+  expect(result).toMatchObject({
+    ...{ model, version: "2", served: ["2"] },
+    probes: [{ target, failed: 0, failures: {}, slowestMs: expect.any(Number) }],
+  });
+  // for at least the times before and after the deployment
+  expect(result.probes[0].probes).toBeGreaterThanOrEqual(20);
   expect(failures).toEqual([]);
   expect(await versions()).toEqual(["1", "2"]);
   await access(join(repository, model, "2", "model.onnx.json"));
 });
+
+test("counts the failed probes of a server that unloads first; a gateway loses none", async () => {
+  const proxy = await unloadingFirst(`http://127.0.0.1:${server.ports.http}`);
+  const gateway = await startGateway(server, [spec]);
+  const address = `http://127.0.0.1:${gateway.port}`;
+  const headers = { "content-type": "image/jpeg" };
+  const embed = () => fetch(`${address}/embed`, { method: "POST", headers, body: photo });
+  await expect.poll(async () => (await embed()).status, { timeout: 10_000 }).toBe(200);
+  const output = await deploy("--file", newWeights, "--url", proxy.url, "--gateway", address);
+  await gateway.stop();
+  proxy.close();
+  const [served, viaGateway, direct] = output.split("\n");
+  expect(served).toMatch(/^openclip_vit_b32: version 2 is served after [\d.]+ s$/);
+  expect(viaGateway).toMatch(/^http:\S+: \d+ probes, 0 failed, slowest \d+ ms$/);
+  expect(direct).toMatch(/^http:\S+: \d+ probes, [1-9]\d* failed \(404: \d+\), slowest \d+ ms$/);
+}, 60_000);
 
 test("a file that does not fit the model is rejected, and the server is unchanged", async () => {
   const file = join(folder, "other.onnx");
@@ -143,7 +169,10 @@ test("a kind without versions in an environment is rejected", async () => {
 });
 
 test.each([
-  [["--environment", "search"], "--environment must not be given with --folder or --url"],
+  [
+    ["--environment", "search"],
+    "--environment must not be given with --folder, --url or --gateway",
+  ],
   [["--timeout-seconds", "5"], undefined],
 ])("requires one destination: %s", async (args, message) => {
   const program = new Command();

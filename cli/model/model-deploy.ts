@@ -6,7 +6,9 @@ import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
 import { kindModality } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { type DeployedVersion, deployVersion } from "../../model-tools/deploy-version.ts";
+import { apiKeyVariable } from "../host/deployed-environments.ts";
 import { displayPath } from "../project.ts";
+import { describeProbes, type ProbeResult, startProbes } from "./deploy-probes.ts";
 import { type DeployedToHost, deployToHost } from "./deploy-to-host.ts";
 import { modelArgument, namedModel } from "./named-model.ts";
 
@@ -15,6 +17,7 @@ interface DeployArguments {
   readonly environment?: string;
   readonly folder?: string;
   readonly url?: string;
+  readonly gateway?: string;
   readonly modelKind?: TunableKind;
   readonly timeoutSeconds: number;
   readonly json?: true;
@@ -25,7 +28,7 @@ export function registerModelDeploy(model: Command): void {
   model
     .command("deploy")
     .description(
-      "add a version of a model to a deployed environment or the repository of a running Triton and load it: the previous version serves until the new one is ready, so no request fails; its folder stays",
+      "add a version of a model to a deployed environment or the repository of a running Triton: it is loaded beside the served version, gateways switch to it once it is ready, and then it replaces the other, whose folder stays; meanwhile probes measure how many requests fail",
     )
     .argument("[model]", modelArgument)
     .requiredOption(
@@ -45,6 +48,11 @@ export function registerModelDeploy(model: Command): void {
       "without --environment: http://host:port of a Triton with --model-control-mode=explicit",
       baseUrl,
     )
+    .option(
+      "--gateway <url>",
+      "without --environment: http://host:port of a gateway, which is probed too",
+      baseUrl,
+    )
     .addOption(
       new Option(
         "--model-kind <kind>",
@@ -56,6 +64,10 @@ export function registerModelDeploy(model: Command): void {
     .addHelpText(
       "after",
       `
+Probes are requests at a constant rate, from 2 s before to 2 s after the deployment: to gateways (with the key in ${apiKeyVariable}, if they
+require one) and directly to the Triton servers, whose releases promise different things:
+model_repository/README.md. A version that is not served leaves the previous one in service; the exit code is then not 0.
+
 With --url, the variable ${modelControlKeyVariable} contains the key of the model control API, if the Triton requires one.
 
 Examples:
@@ -81,23 +93,38 @@ async function deploy(name: string | undefined, args: DeployArguments): Promise<
     timeoutSeconds: args.timeoutSeconds,
   };
   const { environment } = args;
-  if (environment !== undefined && (args.folder !== undefined || args.url !== undefined)) {
-    throw new UserError("--environment must not be given with --folder or --url");
+  if (environment !== undefined && (args.folder ?? args.url ?? args.gateway) !== undefined) {
+    throw new UserError("--environment must not be given with --folder, --url or --gateway");
   }
   if (environment !== undefined && modelKind !== "fp32" && modelKind !== "text") {
     throw new UserError(`--model-kind must be fp32 or text with --environment, got ${modelKind}`);
   }
   const destination = environment === undefined ? serverOf(args) : { environment };
-  const deployed: DeployedVersion & Partial<DeployedToHost> = await ("environment" in destination
-    ? deployToHost({ ...options, ...destination })
-    : deployVersion({ ...options, ...destination, key: process.env[modelControlKeyVariable] })
-  ).catch((error: Error) => {
+  const probes = await startProbes(spec, modelKind, { ...args, ...destination });
+  const deployment: Promise<DeployedVersion & Partial<DeployedToHost>> =
+    "environment" in destination
+      ? deployToHost({ ...options, ...destination })
+      : deployVersion({ ...options, ...destination, key: process.env[modelControlKeyVariable] });
+  const [deployed] = await Promise.allSettled([deployment]);
+  const probed = await probes.stop();
+  if (deployed.status === "rejected") {
+    for (const result of probed) console.error(describeProbes(result));
+    const error: Error = deployed.reason;
     throw new UserError(error.message.replace(/^\[\w+\] /, ""), { cause: error });
-  });
+  }
+  report(args, destination, deployed.value, probed);
+}
+
+function report(
+  args: DeployArguments,
+  destination: { readonly environment: string } | { readonly repository: string },
+  deployed: DeployedVersion & Partial<DeployedToHost>,
+  probes: readonly ProbeResult[],
+): void {
   if (args.json) {
     const place =
       "environment" in destination ? destination : { folder: displayPath(destination.repository) };
-    console.log(JSON.stringify({ ...place, ...deployed }, null, 2));
+    console.log(JSON.stringify({ ...place, ...deployed, probes }, null, 2));
     return;
   }
   const { model, version, served, unchanged = [] } = deployed;
@@ -106,6 +133,7 @@ async function deploy(name: string | undefined, args: DeployArguments): Promise<
   console.log(
     `${model}: version ${version} is served after ${deployed.seconds.toFixed(1)} s${versions}${others}`,
   );
+  for (const result of probes) console.log(describeProbes(result));
 }
 
 /** Triton and repository of the command. @throws {UserError} if one is missing */

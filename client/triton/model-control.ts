@@ -29,6 +29,8 @@ export interface LoadOptions {
    * @default - any
    */
   readonly version?: string;
+  /** Configuration in place of that in the repository. @default - that in the repository */
+  readonly config?: object | undefined;
   /** Returns why the served configuration is not the loaded one; undefined if it is. */
   readonly differenceOf?: (servedConfig: unknown) => string | undefined;
 }
@@ -58,6 +60,7 @@ export class ModelControl {
   /** Loads or reloads the model, and waits until the server serves it. */
   async load(options: LoadOptions): Promise<Loaded> {
     const { timeoutSeconds, listenSeconds = timeoutSeconds, version, differenceOf } = options;
+    const parameters = options.config && { config: JSON.stringify(options.config) };
     const deadline = AbortSignal.timeout(timeoutSeconds * 1000);
     const listenDeadline = AbortSignal.timeout(Math.min(listenSeconds, timeoutSeconds) * 1000);
     const failed = (reason: string): Loaded => ({ kind: "failed", reason });
@@ -65,7 +68,7 @@ export class ModelControl {
     const ready = version === undefined ? `${model}/ready` : `${model}/versions/${version}/ready`;
     for (;;) {
       try {
-        const load = await this.#call("POST", `repository/${model}/load`, deadline);
+        const load = await this.#call("POST", `repository/${model}/load`, deadline, parameters);
         // Triton's message in every mode but explicit
         if (load.status === 503 && /load \/ unload is not allowed/.test(load.text)) {
           return { kind: "no-control" };
@@ -93,6 +96,19 @@ export class ModelControl {
     }
   }
 
+  /** Unloads the model, and waits until its accepted requests are finished. A model that is not loaded stays as it is. */
+  async unload(timeoutSeconds: number): Promise<void> {
+    const deadline = AbortSignal.timeout(timeoutSeconds * 1000);
+    await this.#call("POST", `repository/models/${this.#model}/unload`, deadline);
+    for (;;) {
+      const { text } = await this.#call("POST", "repository/index", deadline);
+      const index = JSON.parse(text) as readonly { readonly name: string; state?: string }[];
+      const own = index.filter(({ name }) => name === this.#model);
+      if (own.every(({ state }) => state !== "UNLOADING")) return;
+      await sleep(retryMs, undefined, { signal: deadline });
+    }
+  }
+
   /** Returns the versions that the server serves; none if the model is not loaded. */
   async servedVersions(timeoutSeconds: number): Promise<readonly string[]> {
     const deadline = AbortSignal.timeout(timeoutSeconds * 1000);
@@ -114,13 +130,14 @@ export class ModelControl {
     method: "GET" | "POST",
     path: string,
     signal: AbortSignal,
+    parameters: Readonly<Record<string, string>> = {},
   ): Promise<{ readonly status: number; readonly text: string }> {
     const { statusCode, body } = await request(`${this.#server}/v2/${path}`, {
       method,
       dispatcher: this.#agent,
       signal,
       ...(method === "POST" && {
-        body: "{}",
+        body: JSON.stringify({ parameters }),
         headers: {
           "content-type": "application/json",
           ...(this.#key !== undefined && { [modelControlHeader]: this.#key }),

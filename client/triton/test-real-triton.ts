@@ -1,7 +1,17 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { copyFile, readdir, readFile, writeFile } from "node:fs/promises";
+import {
+  copyFile,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
 import { createServer } from "node:net";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -40,7 +50,9 @@ export interface RealTriton {
  * Starts Triton on 127.0.0.1 and waits until it is ready.
  *
  * @param repository - Models of the ONNX Runtime backend are changed to the Python backend, the only one in PyPI's package.
- * @param options - `prefix`: program that starts Triton, such as `taskset`.
+ * @param options - `prefix`: program that starts Triton, such as `taskset`. `onnxRuntime`: how ONNX files are executed; `python`: by
+ *   the Python backend, with a program in version 1, `emulated`: by a Python program in place of the ONNX Runtime backend, so that the
+ *   repository is unchanged and versions can be added to it.
  */
 export async function startRealTriton(
   repository: string,
@@ -49,9 +61,11 @@ export async function startRealTriton(
     ports = undefined as readonly number[] | undefined,
     prefix = [] as readonly string[],
     env = {} as NodeJS.ProcessEnv,
+    onnxRuntime = "python" as "python" | "emulated",
   } = {},
 ): Promise<RealTriton> {
-  await usePythonBackend(repository);
+  if (onnxRuntime === "python") await usePythonBackend(repository);
+  const backends = onnxRuntime === "emulated" ? await emulatedBackends() : undefined;
   const used = ports ?? (await freePorts(3));
   const [http, grpc, metrics] = used;
   const [program = "", ...prefixed] = [...prefix, realTritonProgram("tritonserver")];
@@ -68,6 +82,7 @@ export async function startRealTriton(
       "--allow-gpu-metrics=false",
       "--exit-timeout-secs=5",
       `--backend-config=python,shm-region-prefix-name=clipstack-${http}-`,
+      ...(backends === undefined ? [] : [`--backend-directory=${backends}`]),
       ...flags,
     ],
     { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...env } },
@@ -85,6 +100,7 @@ export async function startRealTriton(
     const timer = setTimeout(() => child.kill("SIGKILL"), 20_000);
     await exited;
     clearTimeout(timer);
+    if (backends !== undefined) await rm(backends, { recursive: true });
   };
   const url = `http://127.0.0.1:${http}`;
   const transport = openHttpTransport({ url });
@@ -112,8 +128,18 @@ export async function startRealTriton(
   };
 }
 
+const backend = fileURLToPath(new URL("./test-onnx-backend.py", import.meta.url));
+
+/** Folder of backends with the Python backend, and an ONNX Runtime backend in Python. */
+async function emulatedBackends(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "clipstack-backends-"));
+  await symlink(join(home, "backends", "python"), join(folder, "python"));
+  await mkdir(join(folder, "onnxruntime"));
+  await copyFile(backend, join(folder, "onnxruntime", "model.py"));
+  return folder;
+}
+
 async function usePythonBackend(repository: string): Promise<void> {
-  const backend = fileURLToPath(new URL("./test-onnx-backend.py", import.meta.url));
   for (const model of await readdir(repository)) {
     const folder = join(repository, model);
     const files = await readdir(folder, { recursive: true });

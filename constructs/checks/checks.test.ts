@@ -214,6 +214,16 @@ describe("GPU memory", () => {
     expect(two - vramMiB(services[1])).toBe(336 + 256);
   });
 
+  test("counts a version under a second name and its reload if versions can be added", () => {
+    const use = { ...services[1], reloads: true };
+    const reloadOf = (versions?: number) => {
+      const [line = ""] = vramFindings(0, [{ ...use, ...(versions && { versions }) }], 100);
+      return Number(/a reload of triton-onnx (\d+)/.exec(line)?.[1]);
+    };
+    expect(reloadOf(1)).toBe(2 * reloadOf());
+    expect(reloadOf(3)).toBe(reloadOf(1));
+  });
+
   test("rejects a list of models that does not fit a T4 and lists each of them", () => {
     const models = ["openclip-vit-b32", "openclip-vit-l14", "siglip2-base-224"].map(
       (name) => modelCatalogue.get(name)!,

@@ -33,6 +33,10 @@ test("the memory limit of a Triton server grows with GPUs, payloads, engine buil
   expect(tritonMemoryMiB({ ...triton, gpus: 2 })).toBe(limit + 1_024);
   expect(tritonMemoryMiB({ ...triton, requestBytes: 256 * 2 ** 20 })).toBe(limit + 512);
   expect(tritonMemoryMiB({ ...triton, compiles: true, decodes: true })).toBe(limit + 3_072);
+  // the served version, the added one under two names, and those that stay
+  const [two, three] = [undefined, 1].map((versions) => tritonMemoryMiB({ ...triton, versions }));
+  expect(three! - two!).toBeGreaterThan(0);
+  expect(tritonMemoryMiB({ ...triton, versions: 3 })).toBeGreaterThan(three!);
   const onCpu = { ...triton, gpus: 0 };
   expect(tritonMemoryMiB({ ...onCpu, instances: 4 })).toBeGreaterThan(tritonMemoryMiB(onCpu));
 });

@@ -61,6 +61,8 @@ export interface TritonMemory {
   /** Execution instances of each model in this process, over all GPUs; on a GPU their activations are in its memory. */
   readonly instances: number;
   readonly gpus: number;
+  /** Served versions of each model; undefined if no version can be added. */
+  readonly versions?: number | undefined;
   /** Whether TensorRT compiles the models. */
   readonly compiles: boolean;
   readonly decodes: boolean;
@@ -72,7 +74,7 @@ export interface TritonMemory {
 
 /** Returns the memory limit of a Triton server in MiB. */
 export function tritonMemoryMiB(triton: TritonMemory): number {
-  const { models, instances, gpus, compiles, decodes, requestBytes, sharedMiB } = triton;
+  const { models, instances, gpus, versions, compiles, decodes, requestBytes, sharedMiB } = triton;
   return rounded(
     parts.program +
       gpus * parts.cuda +
@@ -80,8 +82,9 @@ export function tritonMemoryMiB(triton: TritonMemory): number {
       (decodes ? parts.dali : 0) +
       (tritonRequests * requestBytes) / 2 ** 20 +
       sharedMiB +
-      // a reload holds both configurations
-      2 * (gpus > 0 ? weightsOfMiB(models, "fp32") : modelsMiB(models, "fp32", instances)),
+      // a reload holds both configurations, and an added version is also loaded under a second name
+      (versions === undefined ? 2 : versions + 2) *
+        (gpus > 0 ? weightsOfMiB(models, "fp32") : modelsMiB(models, "fp32", instances)),
   );
 }
 

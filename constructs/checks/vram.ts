@@ -36,9 +36,9 @@ export interface VramUse {
   readonly instances: number;
   readonly models: readonly VramModel[];
   /**
-   * Served versions of each model.
+   * Served versions of each model, to which a deployment adds another. It is loaded under a second name before the model is reloaded.
    *
-   * @default 1
+   * @default - one version, which is not replaced
    */
   readonly versions?: number;
   /**
@@ -128,6 +128,11 @@ function towerUses({ backend, instances, models, versions = 1 }: VramUse) {
   });
 }
 
+/** Instances that are loaded in addition during a reload. */
+function reloadOf(use: VramUse): VramUse {
+  return { ...use, versions: use.versions === undefined ? 1 : 2 };
+}
+
 interface Part {
   readonly name: string;
   readonly miB: number;
@@ -137,7 +142,7 @@ function partsOf(use: VramUse): readonly Part[] {
   return [
     { name: use.service, miB: vramMiB(use) },
     ...(use.reloads
-      ? [{ name: `a reload of ${use.service}`, miB: instancesMiB({ ...use, versions: 1 }) }]
+      ? [{ name: `a reload of ${use.service}`, miB: instancesMiB(reloadOf(use)) }]
       : []),
   ];
 }
@@ -146,7 +151,7 @@ function partsOf(use: VramUse): readonly Part[] {
 function towerParts(uses: readonly VramUse[]): readonly Part[] {
   const sums = new Map<string, number>();
   for (const use of uses) {
-    const reloaded = use.reloads ? towerUses({ ...use, versions: 1 }) : [];
+    const reloaded = use.reloads ? towerUses(reloadOf(use)) : [];
     for (const { name, miB } of [...towerUses(use), ...reloaded]) {
       sums.set(name, (sums.get(name) ?? 0) + miB);
     }

@@ -7,6 +7,7 @@ import { tensorrtFile } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
+import { nextModelName } from "../../contract/triton-models.ts";
 import { TerraformLocal } from "../cdktf.ts";
 import { expression } from "../expression.ts";
 import { nameInStack, objectName } from "../names.ts";
@@ -256,15 +257,18 @@ export class ModelWeights extends Construct {
 
   /**
    * Mounts of volumes for versions beside version 1, which `clipstack model deploy` adds, in a container that serves the image towers in
-   * `modelKind`. All containers share them. Changed weights of version 1 get a new, empty volume.
+   * `modelKind`, under both names of the model. All containers share them. Changed weights of version 1 get a new, empty volume.
    */
   versionMounts(modelKind: FileKind = this.modelKind): readonly ContainerVolumes[] {
-    return this.towers.map((weights) => ({
-      volumeName: this.#versionsOf(weights).name,
-      containerPath: `${modelRepositoryMount}/${towerFolder(weights.tower, modelKind)}`,
-      // writable, so that the engine can mount version 1 and the configuration in it; it belongs to root
-      readOnly: false,
-    }));
+    return this.towers.flatMap((weights) => {
+      const volumeName = this.#versionsOf(weights).name;
+      const containerPath = `${modelRepositoryMount}/${towerFolder(weights.tower, modelKind)}`;
+      return [
+        // writable, so that the engine can mount version 1 and the configuration in it; it belongs to root
+        { volumeName, containerPath, readOnly: false },
+        { volumeName, containerPath: nextModelName(containerPath), readOnly: true },
+      ];
+    });
   }
 
   #versionsOf({ tower, version }: TowerWeights): Volume {

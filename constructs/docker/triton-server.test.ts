@@ -592,8 +592,9 @@ test("mounts a volume for further versions of each model, and serves the latest 
   const { container, at } = synthTriton({ modelVersions: 2 });
   const volume = at("test/weights/versions");
   expect(volume.name).toMatch(/^test-weights-versions-[0-9a-f]{12}$/);
-  expect(container.volumes.slice(0, 2)).toMatchObject([
+  expect(container.volumes.slice(0, 3)).toMatchObject([
     { container_path: "/models/openclip_vit_b32", read_only: false },
+    { container_path: "/models/openclip_vit_b32.next", read_only: true },
     { container_path: "/models/openclip_vit_b32/1", read_only: true },
   ]);
   const [config] = at("test/triton/configuration/apply/container").upload;

@@ -61,7 +61,7 @@ export type TritonServerKind =
   | { readonly kind: "emulator" };
 
 export interface TritonServerProps
-  extends Omit<ModelConfigSettings, "engineCachePrefix" | "precision" | "weightsSha256"> {
+  extends Omit<ModelConfigSettings, "engineCachePrefix" | "precision"> {
   readonly host: GpuHost;
   readonly server: TritonServerKind;
   /** Embed image, which fills the volumes and contains the emulator. */
@@ -342,13 +342,14 @@ export class TritonServer extends Construct {
   }
 
   #limits(
-    { host, server, sharedMemoryMiB = 1024, memoryMiB }: TritonServerProps,
+    { host, server, sharedMemoryMiB = 1024, memoryMiB, modelVersions: versions }: TritonServerProps,
     use: Pick<TritonMemory, "instances" | "compiles"> & { readonly gpus: readonly GpuId[] },
   ) {
     const limit =
       memoryMiB ??
       tritonMemoryMiB({
         ...use,
+        versions,
         gpus: use.gpus.length,
         models: this.models,
         decodes: this.jpegKind !== undefined,

@@ -65,11 +65,7 @@ export interface ClusterTriton
   extends Required<
       Omit<
         ModelConfigSettings,
-        | "engineCachePrefix"
-        | "modelVersions"
-        | "preferredBatchSizes"
-        | "precision"
-        | "weightsSha256"
+        "engineCachePrefix" | "modelVersions" | "preferredBatchSizes" | "precision"
       >
     >,
     Pick<ModelConfigSettings, "preferredBatchSizes"> {
@@ -230,7 +226,6 @@ function plannedTower(
     instancesPerGpu: triton.instancesPerGpu,
     cudaGraphs: triton.cudaGraphs,
     precision: precisionSourceOf(triton.image),
-    weightsSha256: files.sha256,
     ...(tensorrt && { optimumBatchSize: triton.optimumBatchSize }),
     ...(tensorrt && gpus > 0 && { engineCachePrefix: enginePrefix(files.sha256, triton.image) }),
   });

@@ -4,6 +4,9 @@ import { testHotReplacement } from "./hot-replacement.suite.ts";
 
 describe.skipIf(realTritonMissing !== "")(`a real Triton${realTritonMissing}`, () => {
   testHotReplacement((repository) =>
-    startRealTriton(repository, { flags: ["--model-control-mode=explicit", "--load-model=*"] }),
+    startRealTriton(repository, {
+      flags: ["--model-control-mode=explicit", "--load-model=*"],
+      onnxRuntime: "emulated",
+    }),
   );
 });

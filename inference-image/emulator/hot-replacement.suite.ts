@@ -1,19 +1,23 @@
-import { cp, rename, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { cp, mkdir, readdir, rename, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { afterEach, beforeAll, expect, test } from "vitest";
 import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import type { Transport } from "../../client/triton/transport.ts";
 import type { VersionPolicy } from "../../contract/model-config.ts";
 import { gpuLayout, modelConfig } from "../../contract/model-config.ts";
+import { imageBytes, imageTowerOf } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { openclipVitB32 as spec } from "../../contract/models/openclip-vit-b32.ts";
 import { printModelConfig } from "../../contract/print-model-config.ts";
 import { elementCount, type Fp32Tensor, type Tensor } from "../../contract/tensor.ts";
-import { tritonModel } from "../../contract/triton-models.ts";
+import { nextModelName, tritonModel } from "../../contract/triton-models.ts";
+import { addVersion } from "../../model-tools/deploy-version.ts";
 import { generateModel } from "../../model-tools/generate.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
+import { testGateway } from "../gateway/test-gateway.ts";
 import { testRepository } from "./test-repository.ts";
+import { unloadedMs, unloadingFirst } from "./test-unloading-proxy.ts";
 
 export interface ReplacingServer {
   /** `http://host:port`. */
@@ -68,14 +72,14 @@ export function testHotReplacement(start: (repository: string) => Promise<Replac
       openGrpcTransport({ target: server.grpcTarget }),
     ] as const;
     cleanUps.push(() => Promise.all(transports.map((transport) => transport.close())));
-    return { folder: join(repository.path, model), url: server.url, transports };
+    const { url, grpcTarget } = server;
+    return { folder: join(repository.path, model), url, grpcTarget, transports };
   }
 
   /** Adds a version with the other weights, or an invalid file, beside version 1. It appears at once. */
-  async function addVersion(folder: string, version: string, weights = otherWeights) {
+  async function addFolder(folder: string, version: string, weights = otherWeights) {
     const staging = `${folder}/.${version}`;
-    await cp(join(folder, "1"), staging, { recursive: true });
-    await rm(join(staging, "model.onnx"));
+    await mkdir(staging);
     await cp(weights, join(staging, "model.onnx"));
     await rename(staging, join(folder, version));
   }
@@ -125,7 +129,7 @@ export function testHotReplacement(start: (repository: string) => Promise<Replac
       while (loading) if (!(await transports[0].ready(model, call))) notReady += 1;
     })();
 
-    await addVersion(folder, "2");
+    await addFolder(folder, "2");
     expect(await load(url)).toEqual({ status: 200, text: "" });
     await expectVersions(url, ["2"]);
     const second = await embed(transports[1]);
@@ -145,7 +149,7 @@ export function testHotReplacement(start: (repository: string) => Promise<Replac
   test("the latest two versions are served side by side, the newest by default", async () => {
     const { folder, url, transports } = await open({ latest: { num_versions: 2 } });
     const first = await embed(transports[0]);
-    await addVersion(folder, "2");
+    await addFolder(folder, "2");
     expect(await load(url)).toEqual({ status: 200, text: "" });
     await expectVersions(url, ["1", "2"]);
     const second = await embed(transports[0]);
@@ -153,7 +157,7 @@ export function testHotReplacement(start: (repository: string) => Promise<Replac
     const { versions } = await transports[0].modelMetadata(model, call);
     expect(versions).toEqual(["1", "2"]);
 
-    await addVersion(folder, "3");
+    await addFolder(folder, "3");
     expect(await load(url)).toEqual({ status: 200, text: "" });
     await expectVersions(url, ["2", "3"]);
   });
@@ -161,20 +165,12 @@ export function testHotReplacement(start: (repository: string) => Promise<Replac
   test("a specific version stays until the configuration names another", async () => {
     const { folder, url, transports } = await open({ specific: { versions: [1] } });
     const first = await embed(transports[0]);
-    await addVersion(folder, "2");
+    await addFolder(folder, "2");
     expect(await load(url)).toEqual({ status: 200, text: "" });
     await expectVersions(url, ["1"]);
     expect(isClose(await embed(transports[1]), first)).toBe(true);
 
-    const { backend } = await transports[0].modelConfig(model, call);
-    const config = configText({ specific: { versions: [2] } });
-    await writeFile(
-      join(folder, "config.pbtxt"),
-      // the real Triton of this test runs ONNX files in its Python backend
-      backend === "python"
-        ? config.replace('platform: "onnxruntime_onnx"', 'backend: "python"')
-        : config,
-    );
+    await writeFile(join(folder, "config.pbtxt"), configText({ specific: { versions: [2] } }));
     expect(await load(url)).toEqual({ status: 200, text: "" });
     await expectVersions(url, ["2"]);
     expect(isClose(await embed(transports[1]), first)).toBe(false);
@@ -185,9 +181,90 @@ export function testHotReplacement(start: (repository: string) => Promise<Replac
     const first = await embed(transports[0]);
     const invalid = join(folder, "invalid.onnx");
     await writeFile(invalid, "not a model");
-    await addVersion(folder, "2", invalid);
+    await addFolder(folder, "2", invalid);
     expect((await load(url)).status).toBeGreaterThanOrEqual(400);
     expect(isClose(await embed(transports[1]), first)).toBe(true);
     await expectVersions(url, ["1"]);
   });
+
+  /** Sends requests to a gateway of the server until `stop()`. */
+  async function gatewayUnderLoad(target: string) {
+    const gateway = await testGateway([target]);
+    cleanUps.push(() => gateway.close());
+    const pixels = Uint8Array.from(
+      { length: imageBytes(imageTowerOf(spec), "uint8")! },
+      (_, at) => at,
+    );
+    const load = { embeddings: [] as Float32Array[], failures: [] as unknown[], slowestMs: 0 };
+    const send = async () => {
+      const startedAt = performance.now();
+      await gateway.embedder.embed([pixels]).then(
+        ([embedding]) => load.embeddings.push(embedding!),
+        (error) => load.failures.push(error),
+      );
+      load.slowestMs = Math.max(load.slowestMs, performance.now() - startedAt);
+    };
+    let sending = true;
+    const clients = Array.from({ length: 4 }, async () => {
+      while (sending) await send();
+    });
+    const stop = async () => {
+      sending = false;
+      await Promise.all(clients);
+    };
+    return { load, send, stop };
+  }
+
+  test.each(["beside the served one", "after it has unloaded the served one"])(
+    "a gateway loses no request of a server that loads a version %s",
+    async (order) => {
+      const { folder, url, grpcTarget } = await open({ latest: { num_versions: 1 } });
+      const proxy = await unloadingFirst(url);
+      cleanUps.push(() => proxy.close());
+      const { load, send, stop } = await gatewayUnderLoad(grpcTarget);
+      await send();
+      const [first] = load.embeddings;
+      const deployed = await addVersion({
+        folder,
+        file: otherWeights,
+        servers: [order.startsWith("beside") ? url : proxy.url],
+        timeoutSeconds: 60,
+      });
+      await stop();
+      await send();
+      const second = load.embeddings.at(-1)!;
+
+      expect(deployed).toMatchObject({ version: "2", served: ["2"] });
+      expect(load.failures).toEqual([]);
+      // no request waited for the model to be loaded again
+      expect(load.slowestMs).toBeLessThan(unloadedMs - 1_000);
+      expect(isClose(first!, second)).toBe(false);
+      const isKnown = (it: Float32Array) => isClose(it, first!) || isClose(it, second);
+      expect(load.embeddings.every(isKnown)).toBe(true);
+      // under the name of the model again
+      await expectVersions(url, ["2"]);
+      expect((await fetch(`${url}/v2/models/${nextModelName(model)}/ready`)).ok).toBe(false);
+      expect(await readdir(dirname(folder))).toEqual([model]);
+    },
+    60_000,
+  );
+
+  test("a gateway keeps the served version if the new one is invalid", async () => {
+    const { folder, url, grpcTarget } = await open({ latest: { num_versions: 1 } });
+    const proxy = await unloadingFirst(url);
+    cleanUps.push(() => proxy.close());
+    const { load, stop } = await gatewayUnderLoad(grpcTarget);
+    const file = join(dirname(folder), "invalid.onnx");
+    await writeFile(file, "not a model");
+    const servers = [proxy.url];
+    await expect(addVersion({ folder, file, servers, timeoutSeconds: 60 })).rejects.toThrow(
+      `${model}: version 2 is not served: ${proxy.url} rejected it: load failed`,
+    );
+    await stop();
+    expect(load.failures).toEqual([]);
+    expect(load.slowestMs).toBeLessThan(unloadedMs - 1_000);
+    expect(load.embeddings.every((it) => isClose(it, load.embeddings[0]!))).toBe(true);
+    await expectVersions(url, ["1"]);
+    expect((await readdir(folder)).filter((name) => /\d/.test(name))).toEqual(["1"]);
+  }, 60_000);
 }

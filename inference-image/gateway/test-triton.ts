@@ -40,7 +40,7 @@ export async function startTestTriton(
 
 /** Starts a gateway to a Triton on a free port of the loopback interface. */
 export async function startGateway(
-  { ports }: TestTriton,
+  { ports }: Pick<TestTriton, "ports">,
   specs: readonly ModelSpec[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<RunningEmbedServer> {

@@ -14,6 +14,7 @@ import {
 import { executionInstances, type ModelConfig } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
+import { nextModelName } from "../../contract/triton-models.ts";
 import { embeddingsProblem, rowsOf } from "../../inference/session/embeddings.ts";
 import { inputText, type ModelTensors } from "../../inference/session/payload-format.ts";
 import { WaitQueue } from "../../inference/wait-queue.ts";
@@ -94,6 +95,8 @@ export class TritonTower<Item> {
   readonly #calls = new Set<Promise<void>>();
   /** Tritons whose model was inspected after their last failed health check. */
   readonly #checked = new WeakSet<GrpcTransport>();
+  /** Name in requests to each Triton that can be used: {@link nextModelName} while a deployment replaces the model. */
+  readonly #names = new WeakMap<GrpcTransport, string>();
   /** Fingerprint of the model of each Triton that can be used. */
   readonly #fingerprints = new Map<GrpcTransport, string | undefined>();
   #payload: TowerPayload<Item> | undefined;
@@ -259,7 +262,12 @@ export class TritonTower<Item> {
     const outputs = [name];
     const [output] = await this.#pool.run(
       model,
-      (triton, options) => triton.infer(model, [input], { ...options, outputs, maxResponseBytes }),
+      (triton, options) =>
+        triton.infer(this.#names.get(triton) ?? model, [input], {
+          ...options,
+          outputs,
+          maxResponseBytes,
+        }),
       {
         timeoutMs,
         signal,
@@ -279,10 +287,10 @@ export class TritonTower<Item> {
   async #check(triton: GrpcTransport, options: CallOptions): Promise<void> {
     const { model, payloadOf } = this.#options;
     const checked = this.#checked.delete(triton);
-    await triton.requireReady(model, options);
     // also of a known Triton, because a deployment may have replaced the weights
-    const metadata = await triton.modelMetadata(model, options);
-    const config = await triton.modelConfig(model, options);
+    const metadata = await this.#latestOf(triton, options);
+    const config = await triton.modelConfig(metadata.name, options);
+    this.#names.set(triton, metadata.name);
     const fingerprint = await this.#fingerprintOf(triton, config, metadata, options);
     if (checked) {
       this.#fingerprints.set(triton, fingerprint);
@@ -315,6 +323,21 @@ export class TritonTower<Item> {
         : Math.max(1, executionInstances(config as unknown as ModelConfig, 1)) + 1);
     this.#fingerprints.set(triton, fingerprint);
     this.#checked.add(triton);
+  }
+
+  /** Metadata of the model under the name that has the latest version. @throws {TritonError} if the server has neither */
+  async #latestOf(triton: GrpcTransport, options: CallOptions): Promise<ModelMetadata> {
+    const metadataOf = async (name: string) => {
+      await triton.requireReady(name, options);
+      return { ...(await triton.modelMetadata(name, options)), name };
+    };
+    const { model } = this.#options;
+    const [current, next] = await Promise.allSettled([model, nextModelName(model)].map(metadataOf));
+    const versionOf = (found: typeof current) =>
+      found?.status === "fulfilled" ? Math.max(...found.value.versions.map(Number)) : 0;
+    if (next?.status === "fulfilled" && versionOf(next) > versionOf(current)) return next.value;
+    if (current?.status === "fulfilled") return current.value;
+    throw current?.reason;
   }
 
   /** Fingerprint of a model; of an ensemble, that of its last step, which computes the embeddings. */

@@ -128,7 +128,7 @@ describe.skipIf(missing !== "")(
       const args = ["--file", file, "--environment", "single-gpu"];
       const { code, output } = await project.clipstack("model", "deploy", ...args);
       expect(output.trim().split("\n").at(-1)).toBe(
-        `clipstack: single-gpu: was not deployed with modelVersions, so that ${fp32Name} has no folder of versions; set tritonOnnx.modelVersions and deploy it again`,
+        `clipstack: single-gpu: was not deployed with modelVersions by this version, so that ${fp32Name} has no folders of versions; set tritonOnnx.modelVersions and deploy it again`,
       );
       expect(code).toBe(2);
     });
