@@ -1,3 +1,4 @@
+import { computesInFp16, fingerprintOf, parametersOf, preprocessingSha256 } from "./fingerprint.ts";
 import {
   type Accelerator,
   type DynamicBatching,
@@ -10,7 +11,7 @@ import {
 import { checkModelConfig } from "./model-config-check.ts";
 import type { Modality } from "./model-spec.ts";
 import { printModelConfig } from "./print-model-config.ts";
-import type { ModelKind, TritonSpec } from "./triton-models.ts";
+import { kindModality, type ModelKind, type TritonSpec } from "./triton-models.ts";
 import type { PrecisionSource } from "./triton-releases.ts";
 
 /** Model kinds with a configuration that a deployment may change. */
@@ -89,6 +90,12 @@ export interface ModelConfigSettings {
    * @default - that of the default image
    */
   readonly precision?: PrecisionSource;
+  /**
+   * SHA-256 of the FP32 file, or of another file without manifest, which the pods verify, for the fingerprint.
+   *
+   * @default - no fingerprint; it is added once the weights are known
+   */
+  readonly weightsSha256?: string | undefined;
 }
 
 /** Configuration of a model in a deployment. */
@@ -121,11 +128,23 @@ export function deployedModelConfig(
           modelConfig(spec, modelKind, gpuLayout(gpus, settings.instancesPerGpu), precision),
           settings,
         );
+  const parameters = fingerprintOfWeights({ spec, modelKind }, config, settings);
   return {
-    config,
-    text: `${headingOf(config)}\n\n${printModelConfig(config)}`,
+    config: { ...config, parameters },
+    text: `${headingOf(config)}\n\n${printModelConfig({ ...config, parameters })}`,
     problems: [...problems, ...checkModelConfig(config, { specs: [spec], precision })],
   };
+}
+
+function fingerprintOfWeights(
+  { spec, modelKind }: TunableTritonModel,
+  config: ModelConfig,
+  { weightsSha256: sha256 }: ModelConfigSettings,
+): ModelConfig["parameters"] {
+  if (sha256 === undefined) return config.parameters;
+  const preprocessing = preprocessingSha256(spec, kindModality(modelKind));
+  const precision = computesInFp16(config) ? "fp16" : "fp32";
+  return parametersOf(preprocessing, fingerprintOf(preprocessing, { sha256, precision }));
 }
 
 /** Maximum queue delay in microseconds: 1 s, far above the run time of any batch. */

@@ -16,7 +16,10 @@ export interface WeightsIdentity {
 }
 
 /** Facts of a tower's input that determine its embeddings; names and layouts of tensors do not. */
-function preprocessingOf({ name, towers }: ModelSpec, modality: Modality): object {
+function preprocessingOf(
+  { name, towers }: Pick<ModelSpec, "name" | "towers">,
+  modality: Modality,
+): object {
   const { image, text } = towers;
   if (modality === "image" && image !== undefined) {
     const { tensor: _, layout: __, rgbConversion = "after-resize", ...facts } = image.input;
@@ -42,7 +45,10 @@ export function canonicalJson(value: unknown): string {
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
 /** SHA-256 of the canonical JSON of a tower's preprocessing. */
-export function preprocessingSha256(spec: ModelSpec, modality: Modality): string {
+export function preprocessingSha256(
+  spec: Pick<ModelSpec, "name" | "towers">,
+  modality: Modality,
+): string {
   return sha256(canonicalJson(preprocessingOf(spec, modality)));
 }
 

@@ -9,6 +9,7 @@ import {
   tunableKinds,
 } from "../contract/deployed-model-config.ts";
 import { embedPaths } from "../contract/embed-api.ts";
+import { fingerprintParameters, preprocessingSha256 } from "../contract/fingerprint.ts";
 import { deployedConfigName, engineCacheMount, tensorrtFile } from "../contract/model-config.ts";
 import type { ModelSpec } from "../contract/model-spec.ts";
 import { defaultModel, modelCatalogue } from "../contract/models/index.ts";
@@ -173,6 +174,11 @@ function catalogueEntry({ name, towers, embedding }: ModelSpec) {
     {
       width: embedding.width,
       modalities: Object.keys(towers),
+      preprocessing: Object.fromEntries(
+        (["image", "text"] as const)
+          .filter((modality) => towers[modality] !== undefined)
+          .map((modality) => [modality, preprocessingSha256({ name, towers }, modality)]),
+      ),
       tokenizer: kind === "sentencepiece" ? file : "",
     },
   ] as const;
@@ -214,6 +220,7 @@ function contractText(): string {
     enginesMark,
     modelConfigName: deployedConfigName,
     tensorrtFile,
+    fingerprintParameters,
     stronglyTyped: firstStronglyTyped,
     catalogue: Object.fromEntries([...modelCatalogue.values()].map(catalogueEntry)),
     defaultModel: defaultModel.name,

@@ -61,7 +61,7 @@ export type TritonServerKind =
   | { readonly kind: "emulator" };
 
 export interface TritonServerProps
-  extends Omit<ModelConfigSettings, "engineCachePrefix" | "precision"> {
+  extends Omit<ModelConfigSettings, "engineCachePrefix" | "precision" | "weightsSha256"> {
   readonly host: GpuHost;
   readonly server: TritonServerKind;
   /** Embed image, which fills the volumes and contains the emulator. */

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { requestedModel } from "../../contract/environment.ts";
+import { fingerprintOf, preprocessingSha256 } from "../../contract/fingerprint.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { parseSettings } from "../../stacks/settings.ts";
@@ -108,6 +109,24 @@ test("mounts the file of each tower from its folder of a volume", () => {
       siglip2_base_224_text: { subPath: "siglip" },
     },
   });
+});
+
+test.each([
+  ["onnxruntime", "", "fp32"],
+  ["tensorrt", "_trt", "fp16"],
+] as const)("states the fingerprint of verified weights with %s", (backend, suffix, precision) => {
+  const triton = `triton: { backend: ${backend} }\ncreateNamespace: false`;
+  const textOf = (model: ClusterModel) => {
+    const { values } = synthInference(triton, model);
+    return values.triton.modelConfig.texts[`openclip_vit_b32${suffix}`];
+  };
+  const own = fingerprintOf(preprocessingSha256(defaultModel, "image"), { sha256, precision });
+  const url = "https://models.example/m";
+  expect(textOf({ weights: "init", url, sha256 })).toContain(`"${own}"`);
+  expect(textOf({ weights: "pvc", claim: "w", sha256 })).toContain(`"${own}"`);
+  for (const model of [{ weights: "pvc", claim: "w" }, { weights: "image" }] as const) {
+    expect(textOf(model)).not.toContain("fingerprint");
+  }
 });
 
 test("downloads the file of each tower, and its tokenizer", () => {

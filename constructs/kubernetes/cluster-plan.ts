@@ -65,7 +65,11 @@ export interface ClusterTriton
   extends Required<
       Omit<
         ModelConfigSettings,
-        "engineCachePrefix" | "modelVersions" | "preferredBatchSizes" | "precision"
+        | "engineCachePrefix"
+        | "modelVersions"
+        | "preferredBatchSizes"
+        | "precision"
+        | "weightsSha256"
       >
     >,
     Pick<ModelConfigSettings, "preferredBatchSizes"> {
@@ -226,6 +230,7 @@ function plannedTower(
     instancesPerGpu: triton.instancesPerGpu,
     cudaGraphs: triton.cudaGraphs,
     precision: precisionSourceOf(triton.image),
+    weightsSha256: files.sha256,
     ...(tensorrt && { optimumBatchSize: triton.optimumBatchSize }),
     ...(tensorrt && gpus > 0 && { engineCachePrefix: enginePrefix(files.sha256, triton.image) }),
   });

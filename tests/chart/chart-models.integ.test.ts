@@ -6,6 +6,11 @@ import { readModelConfig } from "../../client/triton/model-config.ts";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
 import { chartModels } from "../../constructs/kubernetes/chart-values-for.ts";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
+import {
+  configuredFingerprint,
+  fingerprintOf,
+  preprocessingSha256,
+} from "../../contract/fingerprint.ts";
 import { checkModelConfig } from "../../contract/model-config-check.ts";
 import { modelSpec } from "../../contract/model-spec.ts";
 import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
@@ -104,6 +109,40 @@ describe.skipIf(noHelm !== "")(`chart with several models${noHelm && ` (${noHelm
       ["siglip2-base-224", ["text"]],
     ]);
   });
+
+  test.each([
+    ["onnxruntime", "fp32", "fp32"],
+    ["tensorrt", "trt", "fp16"],
+  ] as const)(
+    "states the fingerprint of verified weights with %s",
+    (backend, modelKind, precision) => {
+      const fingerprints = (model: ChartValues["model"]) =>
+        configsIn(template({ ...gateway, model, triton: { ...triton, backend } })).map(
+          ({ config }) => configuredFingerprint(config, ["1"]),
+        );
+      const towers = [
+        [defaultModel, "image"],
+        [defaultModel, "text"],
+        [modelCatalogue.get("dinov2-small")!, "image"],
+        [modelCatalogue.get("siglip2-base-224")!, "text"],
+      ] as const;
+      expect(fingerprints(downloaded)).toEqual(
+        towers.map(([spec, modality]) =>
+          fingerprintOf(preprocessingSha256(spec, modality), { sha256, precision }),
+        ),
+      );
+      // as the constructs, which render the complete configuration
+      const { config } = deployedModelConfig({ spec: defaultModel, modelKind }, 1, {
+        weightsSha256: sha256,
+      });
+      expect(configuredFingerprint(config, ["1"])).toBe(fingerprints(downloaded)[0]);
+      const verified = { openclip_vit_b32: { sha256 } };
+      const onVolume = { weights: "pvc", pvc: { claimName: "w" }, towers: verified } as const;
+      expect(fingerprints(onVolume)).toEqual([expect.any(String), undefined, undefined, undefined]);
+      const inImage = { weights: "image", towers: verified } as const;
+      expect(fingerprints(inImage)).toEqual([undefined, undefined, undefined, undefined]);
+    },
+  );
 
   test.each([
     ["onnxruntime", ""],

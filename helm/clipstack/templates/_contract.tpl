@@ -84,6 +84,11 @@
   "enginesMark": "CHART-ENGINES",
   "modelConfigName": "deployed",
   "tensorrtFile": "model.trt-fp16.onnx",
+  "fingerprintParameters": {
+    "fingerprint": "fingerprint",
+    "preprocessing": "preprocessing_sha256",
+    "version": "fingerprint_version"
+  },
   "stronglyTyped": "26.06",
   "catalogue": {
     "openclip-vit-b32": {
@@ -92,6 +97,10 @@
         "image",
         "text"
       ],
+      "preprocessing": {
+        "image": "e8f57828611ee8d36d29c4f17595cb4a189af4e718241b887aeaa9bc9d326a6a",
+        "text": "afe15cbfab69be4534d0f25820118b056fb13704cdc72bb919c2fb2769ad00f0"
+      },
       "tokenizer": ""
     },
     "openclip-vit-b16": {
@@ -100,6 +109,10 @@
         "image",
         "text"
       ],
+      "preprocessing": {
+        "image": "e8f57828611ee8d36d29c4f17595cb4a189af4e718241b887aeaa9bc9d326a6a",
+        "text": "afe15cbfab69be4534d0f25820118b056fb13704cdc72bb919c2fb2769ad00f0"
+      },
       "tokenizer": ""
     },
     "openclip-vit-l14": {
@@ -108,6 +121,10 @@
         "image",
         "text"
       ],
+      "preprocessing": {
+        "image": "cd92f934f9dc07df60d7e33d03a1948e97ee0aa75e7b05e8800e214b44585311",
+        "text": "afe15cbfab69be4534d0f25820118b056fb13704cdc72bb919c2fb2769ad00f0"
+      },
       "tokenizer": ""
     },
     "siglip2-base-224": {
@@ -116,6 +133,10 @@
         "image",
         "text"
       ],
+      "preprocessing": {
+        "image": "c509f55545f0b553868b0f9c33683026c6ea5c00a24fdf204ab754f2fbb169ee",
+        "text": "dce4f30b78968ca0ffa5880d7dc925caf10d6db5a5dd61172a4354396ca6703f"
+      },
       "tokenizer": "tokenizer.model"
     },
     "dinov2-small": {
@@ -123,6 +144,9 @@
       "modalities": [
         "image"
       ],
+      "preprocessing": {
+        "image": "7c208b7380ce5317b9931262c77712b2903dcda4d2a9c1eb2f205f1b6356675f"
+      },
       "tokenizer": ""
     },
     "dinov2-base": {
@@ -130,6 +154,9 @@
       "modalities": [
         "image"
       ],
+      "preprocessing": {
+        "image": "7c208b7380ce5317b9931262c77712b2903dcda4d2a9c1eb2f205f1b6356675f"
+      },
       "tokenizer": ""
     },
     "mobileclip2-s0": {
@@ -138,6 +165,10 @@
         "image",
         "text"
       ],
+      "preprocessing": {
+        "image": "7d3224ca4bc7ae0dd5fa0adda23655c5adab873758190973229195dcac9806e7",
+        "text": "afe15cbfab69be4534d0f25820118b056fb13704cdc72bb919c2fb2769ad00f0"
+      },
       "tokenizer": ""
     },
     "mobileclip2-s2": {
@@ -146,6 +177,10 @@
         "image",
         "text"
       ],
+      "preprocessing": {
+        "image": "7d3224ca4bc7ae0dd5fa0adda23655c5adab873758190973229195dcac9806e7",
+        "text": "afe15cbfab69be4534d0f25820118b056fb13704cdc72bb919c2fb2769ad00f0"
+      },
       "tokenizer": ""
     },
     "efficientnet-lite0": {
@@ -153,6 +188,9 @@
       "modalities": [
         "image"
       ],
+      "preprocessing": {
+        "image": "1a5e229f3bd98cd15f4622dd28c0984dc1324f7ed5a396f7f094011a5e746865"
+      },
       "tokenizer": ""
     }
   },

@@ -1,6 +1,6 @@
 {{/*
 Towers of the served models in the order of `models`, images first, as a JSON list under `towers`. Fails with one line for an invalid
-model. Fields: `model`, `modality`, `width`; `tokenizer`, its file beside the weights; `suffix` of object names; `file`, folder of the
+model. Fields: `model`, `modality`, `width`; `preprocessing`, its checksum in the fingerprint; `tokenizer`, its file beside the weights; `suffix` of object names; `file`, folder of the
 weights in a model repository and key of `model.towers`; `triton`, name in Triton; `sha256`, `url` and `subPath` of the weights;
 `tokenizerUrl` and `tokenizerSha256`.
 */}}
@@ -53,6 +53,7 @@ weights in a model repository and key of `model.towers`; `triton`, name in Trito
 {{- $suffix := $isText | ternary (printf "-%s-text" $tower.model) (eq $tower.model $contract.defaultModel | ternary "" (printf "-%s" $tower.model)) -}}
 {{- $all := dict
   "width" $facts.width
+  "preprocessing" (dig "preprocessing" $tower.modality "" $facts)
   "tokenizer" ($isText | ternary $facts.tokenizer "")
   "suffix" $suffix
   "file" $file

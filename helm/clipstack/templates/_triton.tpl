@@ -1,4 +1,7 @@
-{{/* Model configuration of a tower: from the values, or the chart's with an instance on each GPU. Arguments: root, tower. */}}
+{{/*
+Model configuration of a tower: from the values, or the chart's with an instance on each GPU and, if the checksum of the weights is known,
+their fingerprint (contract/fingerprint.ts). Arguments: root, tower.
+*/}}
 {{- define "clipstack.modelConfig" -}}
 {{- $root := index . 0 -}}
 {{- $tower := index . 1 -}}
@@ -15,6 +18,15 @@
 {{- $weights := default "image" $tower.sha256 | trunc 12 -}}
 {{- $image := include "clipstack.image" (include "clipstack.tritonImage" $root | fromJson) | sha256sum | trunc 12 -}}
 {{- $text | replace $contract.enginesMark (printf "%s_%s" $weights $image) -}}
+{{- /* pods verify the checksum, but not that of files in an image */ -}}
+{{- if and $tower.sha256 (ne $root.Values.model.weights "image") -}}
+{{- $precision := contains $contract.tensorrtFile $text | ternary "fp16" "fp32" -}}
+{{- $fingerprint := printf `{"precision":"%s","preprocessing":"%s","weights":"%s"}` $precision $tower.preprocessing $tower.sha256 | sha256sum -}}
+{{- $names := $contract.fingerprintParameters -}}
+{{- range $name, $value := dict $names.fingerprint $fingerprint $names.version "1" $names.preprocessing $tower.preprocessing }}
+parameters { key: "{{ $name }}" value { string_value: "{{ $value }}" } }
+{{- end }}
+{{ end -}}
 {{- end -}}
 {{- end -}}
 
