@@ -1,10 +1,16 @@
 import { UserError } from "../../contract/user-error.ts";
 
-/** Runs a program and sets its exit code: 0 success, 1 if `work` returns false, 2 usage error, 130 interrupted. */
+/**
+ * Runs a program and sets its exit code: 0 success, 1 if `work` returns false, 2 usage error, 130 interrupted.
+ *
+ * @param work - The first SIGINT or SIGTERM aborts its signal; it ends a program whose `work` takes none.
+ */
 export async function runMain(work: (signal: AbortSignal) => Promise<boolean>): Promise<void> {
   const interrupt = new AbortController();
-  process.once("SIGINT", () => interrupt.abort());
-  process.once("SIGTERM", () => interrupt.abort());
+  if (work.length > 0) {
+    process.once("SIGINT", () => interrupt.abort());
+    process.once("SIGTERM", () => interrupt.abort());
+  }
   try {
     process.exitCode = (await work(interrupt.signal)) ? 0 : 1;
   } catch (error) {
