@@ -52,6 +52,8 @@ export class TritonPool implements CallUpstreams {
   readonly #resolving: NodeJS.Timeout;
   #picks = 0;
   #meanMs = 0;
+  /** Time at which the last healthy server was lost; `undefined` while there is one. */
+  #lostAt: number | undefined = Number.NEGATIVE_INFINITY;
   #closed = false;
 
   constructor(options: TritonPoolOptions) {
@@ -71,6 +73,11 @@ export class TritonPool implements CallUpstreams {
 
   get healthy(): number {
     return this.#inRotation.length;
+  }
+
+  /** Time without a healthy server, in milliseconds; infinite if there has never been one. */
+  get lostMs(): number {
+    return this.#lostAt === undefined ? 0 : performance.now() - this.#lostAt;
   }
 
   /** Reason of each Triton that is not healthy, in one line; empty if all are. */
@@ -254,7 +261,12 @@ export class TritonPool implements CallUpstreams {
   #changed(target: string, reason: string): void {
     if (this.#closed) return;
     this.#options.observer?.health(target, this.#healthyOf(target), reason);
-    if (this.healthy > 0) for (const triton of this.#tritons) triton.moveCalls();
+    if (this.healthy > 0) {
+      this.#lostAt = undefined;
+      for (const triton of this.#tritons) triton.moveCalls();
+    } else {
+      this.#lostAt ??= performance.now();
+    }
     this.#events.emit("change");
   }
 }

@@ -185,7 +185,8 @@ test.each([status.INVALID_ARGUMENT, status.FAILED_PRECONDITION, status.OUT_OF_RA
 
 test("a request that fails on every server is repeated once and ejects none", async () => {
   const tritons = await Promise.all([0, 1, 2].map(() => new FakeTriton().start()));
-  const { embedder, states, ejections } = await pool(tritons);
+  // never hedged
+  const { embedder, states, ejections } = await pool(tritons, { timeoutMs: 300_000 });
   for (const triton of tritons) failure(status.INTERNAL)(triton);
   for (let request = 0; request < 10; request++) {
     await expect(axes(embedder, 1)).rejects.toMatchObject({ code: "rejected" });
@@ -244,6 +245,20 @@ test("a call that failed waits for a server that is not ready for a moment", asy
   await until(() => faulty.arrived > 0);
   busy.ready = true;
   expect(await embedded).toEqual([3]);
+});
+
+test("requests wait while no server is ready for a moment, and fail once that lasts", async () => {
+  const triton = await new FakeTriton().start();
+  const { embedder, states } = await pool([triton]);
+  triton.ready = false;
+  await until(() => !states()[0]!);
+  const embedded = axes(embedder, 3);
+  triton.ready = true;
+  expect(await embedded).toEqual([3]);
+  triton.ready = false;
+  await until(() => !states()[0]!);
+  await sleep(2_100);
+  await expect(axes(embedder, 3)).rejects.toThrow("no Triton can be used");
 });
 
 test("no request fails with one server faulty, one frozen and one healthy", async () => {

@@ -190,6 +190,7 @@ test("is ready while one Triton is healthy and otherwise reports why not", async
   expect(embedder.unavailableReason).toBe(
     `no Triton can be used: ${triton.target}: ${fp32Model.name} is not ready; 127.0.0.1:${down}: connect ECONNREFUSED 127.0.0.1:${down}`,
   );
+  await sleep(2_100);
   await expect(axes(embedder, 1)).rejects.toThrow(`[unavailable] ${embedder.unavailableReason}`);
 });
 

@@ -20,6 +20,9 @@ import { inputText, type ModelTensors } from "../../inference/session/payload-fo
 import { WaitQueue } from "../../inference/wait-queue.ts";
 import type { EmbedderObserver, EmbedOptions } from "../embed/embedder.ts";
 
+/** Time without a healthy server after which requests fail at once; until then they wait, because a busy server responds late. */
+const maxLossMs = 2_000;
+
 /** Input that a Triton model accepts. */
 export interface TowerPayload<Item> {
   /** Without the batch dimension. */
@@ -163,7 +166,9 @@ export class TritonTower<Item> {
     options: EmbedOptions = {},
   ): Promise<readonly PromiseSettledResult<Float32Array>[]> {
     const { unavailableReason } = this;
-    if (unavailableReason !== undefined) throw new TritonError("unavailable", unavailableReason);
+    if (unavailableReason !== undefined && this.#pool.lostMs > maxLossMs) {
+      throw new TritonError("unavailable", unavailableReason);
+    }
     const vectors = items.map((item) => this.#enqueue(item, options));
     this.#dispatch();
     return await Promise.allSettled(vectors);
