@@ -213,7 +213,9 @@ test("a named volume has the files that other containers put into it", () => {
 test("a volume for further versions of a model is empty", () => {
   const document = volumesDocument("the configuration");
   const triton = container(document, "triton") as { volumes: unknown[] };
-  triton.volumes.unshift({ container_path: "/models/openclip_vit_b32", volume_name: "versions" });
+  for (const name of ["openclip_vit_b32", "openclip_vit_b32.next"]) {
+    triton.volumes.unshift({ container_path: `/models/${name}`, volume_name: "versions" });
+  }
   const { notes, instances } = planOf(document);
   const without = planOf(volumesDocument("the configuration"));
   expect(instances.map(({ repository }) => repository)).toEqual(

@@ -64,15 +64,16 @@ export function registerModelDeploy(model: Command): void {
     .addHelpText(
       "after",
       `
-Probes are requests at a constant rate, from 2 s before to 2 s after the deployment: to gateways (with the key in ${apiKeyVariable}, if they
-require one) and directly to the Triton servers, whose releases promise different things:
-model_repository/README.md. A version that is not served leaves the previous one in service; the exit code is then not 0.
+Five probes per second go to each gateway (with the key in ${apiKeyVariable}, if it requires one) and directly to each Triton server,
+whose releases promise different things (model_repository/README.md), from 2 s before to 2 s after the deployment.
 
 With --url, the variable ${modelControlKeyVariable} contains the key of the model control API, if the Triton requires one.
 
 Examples:
   $ npx clipstack model deploy dinov2-small --file new.onnx --environment search
-  $ npx clipstack model deploy openclip-vit-b32 --file new.onnx --folder /srv/models --url http://127.0.0.1:8000`,
+  $ npx clipstack model deploy openclip-vit-b32 --file new.onnx --folder /srv/models --url http://127.0.0.1:8000
+
+Exit codes: 0 if the version is served; 2 for wrong usage, or if it is not served, and then the previous version stays in service.`,
     )
     .action(deploy);
 }

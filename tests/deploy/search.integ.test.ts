@@ -135,6 +135,7 @@ describe.skipIf(missing !== "")(`search, deployed${missing && ` (skipped: ${miss
       version: "2",
       served: ["2"],
       unchanged: ["embed"],
+      probes: [{ target: "triton-onnx", failed: 0 }],
     });
     expect(failures).toEqual([]);
     expect(await embed()).not.toEqual(first);
