@@ -35,20 +35,34 @@ const [fp32, u8, jpeg, preprocess] = (["fp32", "u8", "jpeg", "preprocess"] as co
 /** Model without a batch dimension of its own. */
 const fixedBatch = "fixed_batch";
 
+/** Models with batches of at most 4 and a queue delay of {@link delayMs}, by their preferred batch sizes. */
+const delayed = { delayed: "", delayed_2: "preferred_batch_size: [ 2 ]" };
+const delayMs = 2_000;
+
 /** Models that the server loads by name. */
-export const protocolModels = [jpeg, fp32, fixedBatch];
+export const protocolModels = [jpeg, fp32, fixedBatch, ...Object.keys(delayed)];
 
 /** Model repository for {@link testProtocol}. */
 export async function protocolRepository(): Promise<TestRepository> {
   const repository = await fullTestRepository();
-  const version = join(repository.path, fixedBatch, "1");
-  await mkdir(version, { recursive: true });
-  await symlink(await tinyModel(), join(version, "model.onnx"));
-  const config = tinyConfig({ name: fixedBatch, extra: "" })
-    .replace("max_batch_size: 32", "max_batch_size: 0")
-    .replace("[ 3, 224, 224 ]", "[ 1, 3, 224, 224 ]")
-    .replace("[ 512 ]", "[ 1, 512 ]");
-  await writeFile(join(version, "../config.pbtxt"), config);
+  const add = async (name: string, config: string) => {
+    const version = join(repository.path, name, "1");
+    await mkdir(version, { recursive: true });
+    await symlink(await tinyModel(), join(version, "model.onnx"));
+    await writeFile(join(version, "../config.pbtxt"), config);
+  };
+  await add(
+    fixedBatch,
+    tinyConfig({ name: fixedBatch, extra: "" })
+      .replace("max_batch_size: 32", "max_batch_size: 0")
+      .replace("[ 3, 224, 224 ]", "[ 1, 3, 224, 224 ]")
+      .replace("[ 512 ]", "[ 1, 512 ]"),
+  );
+  for (const [name, preferred] of Object.entries(delayed)) {
+    const extra = `dynamic_batching { ${preferred} max_queue_delay_microseconds: ${delayMs * 1000} }`;
+    const config = tinyConfig({ name, extra });
+    await add(name, config.replace("max_batch_size: 32", "max_batch_size: 4"));
+  }
   return repository;
 }
 
@@ -247,6 +261,27 @@ export function testProtocol(start: () => Promise<ProtocolServer>) {
     expect(response.headers["content-encoding"]).toBe(encoding);
   });
 
+  test.each<[keyof typeof delayed, readonly number[], "waits" | "starts at once"]>([
+    ["delayed", [1], "waits"],
+    ["delayed", [1, 2], "waits"],
+    ["delayed", [4], "starts at once"],
+    ["delayed", [2, 1, 1], "starts at once"],
+    ["delayed_2", [1], "waits"],
+    ["delayed_2", [2], "starts at once"],
+    ["delayed_2", [1, 1], "starts at once"],
+    ["delayed_2", [3], "starts at once"],
+  ])("%s: a batch of requests with %j images %s", async (name, requests, expected) => {
+    const send = (items: number) =>
+      infer({
+        ...image(name, "FP32", [items, 3, 224, 224]),
+        raw_input_contents: [Buffer.alloc(items * 4 * count)],
+      });
+    const started = performance.now();
+    await Promise.all(requests.map(send));
+    const waited = performance.now() - started >= delayMs;
+    expect(waited ? "waits" : "starts at once").toBe(expected);
+  });
+
   test("a model with max_batch_size 0 accepts its fixed batch", async () => {
     const message = { ...rawFp32, model_name: fixedBatch };
     expect((await infer(message)).outputs[0]?.shape).toEqual([1, 512]);
@@ -311,7 +346,11 @@ export function testProtocol(start: () => Promise<ProtocolServer>) {
 
     test("with unload_dependents also unloads the members that were loaded for it", async () => {
       expect((await unload(jpeg, { unload_dependents: true })).status).toBe(200);
-      expect(await without([jpeg, preprocess, u8])).toEqual([fixedBatch, fp32]);
+      expect(await without([jpeg, preprocess, u8])).toEqual([
+        ...Object.keys(delayed),
+        fixedBatch,
+        fp32,
+      ]);
       await load(jpeg);
     });
 
@@ -323,7 +362,11 @@ export function testProtocol(start: () => Promise<ProtocolServer>) {
           error === null ? resolve() : reject(error),
         );
       });
-      expect(await without([jpeg, preprocess, u8])).toEqual([fixedBatch, fp32]);
+      expect(await without([jpeg, preprocess, u8])).toEqual([
+        ...Object.keys(delayed),
+        fixedBatch,
+        fp32,
+      ]);
     });
   });
 }
