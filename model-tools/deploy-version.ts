@@ -147,7 +147,7 @@ async function defaultConfig(folder: string): Promise<Partial<ModelConfig>> {
 }
 
 /** Version folders, in ascending order. */
-async function versionsIn(folder: string): Promise<readonly string[]> {
+export async function versionsIn(folder: string): Promise<readonly string[]> {
   const names = await readdir(folder);
   return names
     .filter((name) => /^[1-9]\d*$/.test(name))

@@ -66,7 +66,7 @@ export interface FingerprintedFile {
 }
 
 /**
- * Writes the fingerprint of a version into the configurations of a model: `config.pbtxt` and `configs/*.pbtxt`.
+ * Writes the fingerprint of a version into the configurations of a model: `config.pbtxt` and the files below `configs`.
  *
  * @param folder - Folder of the model in a repository.
  * @param preprocessing - `preprocessingSha256` of the tower. @default - that of the previous fingerprint; without one, nothing is written
@@ -76,7 +76,7 @@ export async function writeFingerprint(
   version: string,
   preprocessing?: string,
 ): Promise<void> {
-  const named = await readdir(join(folder, "configs")).catch(() => []);
+  const named = await readdir(join(folder, "configs"), { recursive: true }).catch(() => []);
   const files = [
     join(folder, "config.pbtxt"),
     ...named.filter((name) => name.endsWith(".pbtxt")).map((name) => join(folder, "configs", name)),

@@ -38,7 +38,13 @@ const container = z.object({
     Env: z.array(z.string()).nullish(),
   }),
   NetworkSettings: z.object({ Networks: z.record(z.string(), z.unknown()) }),
-  Mounts: z.array(z.object({ Name: z.string().optional(), Destination: z.string() })),
+  Mounts: z.array(
+    z.object({
+      Name: z.string().optional(),
+      Source: z.string().optional(),
+      Destination: z.string(),
+    }),
+  ),
 });
 type Container = z.infer<typeof container>;
 
@@ -52,6 +58,10 @@ interface Target {
   readonly network: string;
   /** Volume for versions of the model, mounted under both of its names; undefined if the environment was deployed without it. */
   readonly volume: string | undefined;
+  /** Volume with the configuration of the model, in which the job writes the fingerprint. */
+  readonly configuration: string | undefined;
+  /** Volume or folder of the host with version 1, whose fingerprint is restored after a failure. */
+  readonly firstVersion: string | undefined;
 }
 
 /** Maximum time to copy the file to the host, in milliseconds. */
@@ -117,15 +127,20 @@ function targetsOf(containers: readonly Container[], model: string): readonly Ta
     const triton = containers.find(({ Name }) => Name === new URL(url).hostname);
     if (triton === undefined) return [];
     const prefix = `${modelControlKeyVariable}=`;
+    const folder = `${modelRepositoryMount}/${model}`;
+    const mountOf = (path: string) => {
+      const mount = triton.Mounts.find(({ Destination }) => Destination === path);
+      return mount?.Name ?? mount?.Source;
+    };
     return [
       {
         url,
         key: Config.Env?.find((line) => line.startsWith(prefix))?.slice(prefix.length),
         image: Image,
         network: Object.keys(triton.NetworkSettings.Networks)[0] ?? "",
-        volume: triton.Mounts.find(
-          ({ Destination }) => Destination === `${modelRepositoryMount}/${nextModelName(model)}`,
-        )?.Name,
+        volume: mountOf(nextModelName(folder)),
+        configuration: mountOf(`${folder}/configs`),
+        firstVersion: mountOf(`${folder}/1`),
       },
     ];
   });
@@ -155,6 +170,13 @@ async function runJob(
         { env: job.key === undefined ? {} : { [modelControlKeyVariable]: job.key } },
         ...["create", "--user=0:0", "--cap-drop=ALL", "--security-opt=no-new-privileges"],
         ...[`--network=${job.network}`, `--volume=${job.volume}:${folder}`],
+        ...(job.firstVersion === undefined ? [] : [`--volume=${job.firstVersion}:${folder}/1:ro`]),
+        // each server has a volume of its own
+        ...targets.flatMap(({ configuration }, index) =>
+          configuration === undefined
+            ? []
+            : [`--volume=${configuration}:${folder}/configs/${index}`],
+        ),
         ...(job.key === undefined ? [] : [`--env=${modelControlKeyVariable}`]),
         ...[job.image, "deploy-version", "--folder", folder, "--file", upload],
         ...["--servers", targets.map(({ url }) => url).join(",")],

@@ -33,6 +33,8 @@ export interface ModelConfigurationProps {
     readonly filledBy?: Container | undefined;
     /** `preprocessingSha256` of the tower. */
     readonly preprocessing: string;
+    /** Volume with further versions. @default - only version 1 */
+    readonly versions?: string | undefined;
   };
   /** Terraform expressions in `text`. */
   readonly versions: readonly string[];
@@ -58,6 +60,7 @@ export interface ModelConfigurationProps {
 
 const mountInTools = "/configs";
 const weightsInTools = "/weights";
+const versionsInTools = "/versions";
 const uploaded = "/model-config.pbtxt";
 
 /** Configuration of a model on a volume that Triton reads. */
@@ -103,6 +106,9 @@ export class ModelConfiguration extends Construct {
           ...(weights === undefined
             ? []
             : [{ ...weights.mount, containerPath: weightsInTools, readOnly: true }]),
+          ...(weights?.versions === undefined
+            ? []
+            : [{ volumeName: weights.versions, containerPath: versionsInTools, readOnly: true }]),
         ],
         upload: [{ file: uploaded, content: text }],
       },
@@ -122,8 +128,12 @@ export class ModelConfiguration extends Construct {
 
 function weightsArguments({
   preprocessing,
+  versions,
 }: NonNullable<ModelConfigurationProps["towerWeights"]>): readonly string[] {
-  return ["--weights", `${weightsInTools}/model.onnx`, "--preprocessing", preprocessing];
+  return [
+    ...["--weights", `${weightsInTools}/model.onnx`, "--preprocessing", preprocessing],
+    ...(versions === undefined ? [] : ["--versions", versionsInTools]),
+  ];
 }
 
 function reloadArguments({

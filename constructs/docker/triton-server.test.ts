@@ -597,7 +597,11 @@ test("mounts a volume for further versions of each model, and serves the latest 
     { container_path: "/models/openclip_vit_b32.next", read_only: true },
     { container_path: "/models/openclip_vit_b32/1", read_only: true },
   ]);
-  const [config] = at("test/triton/configuration/apply/container").upload;
+  const apply = at("test/triton/configuration/apply/container");
+  const [config] = apply.upload;
+  // the fingerprint is that of the latest version
+  expect(apply.command.slice(-2)).toEqual(["--versions", "/versions"]);
+  expect(apply.volumes.at(-1)).toMatchObject({ container_path: "/versions", read_only: true });
   expect(config.content).toMatch(/version_policy \{\s+latest \{\s+num_versions: 2\s/);
 });
 

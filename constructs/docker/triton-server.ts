@@ -11,6 +11,7 @@ import { preprocessingSha256 } from "../../contract/fingerprint.ts";
 import { deployedConfigName, executionInstances } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { type TritonPorts, tritonPorts } from "../../contract/ports.ts";
+import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { type daliModels, tritonModelName } from "../../contract/triton-models.ts";
 import { type PrecisionSource, precisionSourceOf } from "../../contract/triton-releases.ts";
 import { addressOf } from "../cdktf.ts";
@@ -192,8 +193,18 @@ export class TritonServer extends Construct {
           tools,
         })
       : undefined;
+    const hasVersions = props.modelVersions !== undefined && weights.source !== "image";
+    const versions = hasVersions ? weights.versionMounts(this.modelKind) : [];
+    const versionsOf = ({ name }: ServedModel) =>
+      versions.find((mount) => mount.containerPath === `${modelRepositoryMount}/${name}`)
+        ?.volumeName;
     const configurations = served.map((model, index) =>
-      this.#addConfiguration(props, model, weights.towers[index]!, { image, gpus }),
+      this.#addConfiguration(
+        props,
+        model,
+        { ...weights.towers[index]!, versions: versionsOf(model) },
+        { image, gpus },
+      ),
     );
     const dali = this.#addDali(props, { image, gpus });
     configurations.push(...(dali?.configurations ?? []));
@@ -211,7 +222,7 @@ export class TritonServer extends Construct {
         weights,
         towers,
         configurations,
-        hasVersions: props.modelVersions !== undefined && weights.source !== "image",
+        hasVersions,
         cache,
         sharedMemoryMiB: props.sharedMemoryMiB ?? 1024,
         allocator: props.allocator ?? "glibc",
@@ -244,7 +255,7 @@ export class TritonServer extends Construct {
   #addConfiguration(
     props: TritonServerProps,
     { tower, name, deployed, engineVersions }: ServedModel,
-    { mount, filledBy }: TowerWeights,
+    { mount, filledBy, versions }: TowerWeights & { readonly versions: string | undefined },
     layout: Layout,
   ): ModelConfiguration {
     const { host, tools } = props;
@@ -263,6 +274,7 @@ export class TritonServer extends Construct {
           mount,
           filledBy,
           preprocessing: preprocessingSha256(tower.spec, tower.modality),
+          versions,
         },
       }),
       ...this.#reloadOf(props, layout),

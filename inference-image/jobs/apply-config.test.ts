@@ -1,9 +1,9 @@
 import { spawn } from "node:child_process";
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { readModelConfig } from "../../client/triton/model-config.ts";
@@ -127,6 +127,25 @@ test("adds the fingerprint of the weights, which the server then has", async () 
   expect(await published()).toContain(fingerprint);
   const missing = apply(textOf(), { weights: { ...weights, file: "/no/model.onnx" } });
   await expect(missing).rejects.toThrow("model file '/no/model.onnx' does not exist");
+});
+
+test("the fingerprint is that of the latest version beside version 1", async () => {
+  const file = await tinyModel();
+  const versions = join(uploads, "versions");
+  const weights = { file, preprocessing: preprocessingSha256(defaultModel, "image"), versions };
+  const applied = async (version: string) => {
+    await apply(textOf(), { weights });
+    return configuredFingerprint(readModelConfig(await published(), "deployed.pbtxt"), [version]);
+  };
+  const expected = async (path: string) =>
+    fingerprintOf(weights.preprocessing, await weightsIdentity(path));
+  // mount point of version 1
+  await mkdir(join(versions, "1"), { recursive: true });
+  expect(await applied("1")).toBe(await expected(file));
+  await mkdir(join(versions, "2"));
+  const second = join(versions, "2", basename(file));
+  await writeFile(second, "weights of version 2");
+  expect(await applied("2")).toBe(await expected(second));
 });
 
 test("the same configuration can be applied again", async () => {

@@ -4,7 +4,8 @@ import { basename, join } from "node:path";
 import { type ModelConfigJson, readModelConfig } from "../../client/triton/model-config.ts";
 import { type Loaded, ModelControl } from "../../client/triton/model-control.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
-import { withFingerprint } from "../../model-tools/fingerprint.ts";
+import { versionsIn } from "../../model-tools/deploy-version.ts";
+import { type FingerprintedFile, withFingerprint } from "../../model-tools/fingerprint.ts";
 import { ownSuffix } from "../../model-tools/publish-file.ts";
 import { readArguments, UsageError } from "./role-arguments.ts";
 
@@ -20,7 +21,14 @@ export interface ApplyConfigOptions {
    *
    * @default - a configuration without fingerprint
    */
-  readonly weights?: { readonly file: string; readonly preprocessing: string } | undefined;
+  readonly weights?:
+    | {
+        readonly file: string;
+        readonly preprocessing: string;
+        /** Folder with the versions that `clipstack model deploy` has added. @default - only version 1 */
+        readonly versions?: string | undefined;
+      }
+    | undefined;
   /** `http://host:port` of the Triton that serves the model. @default - no reload */
   readonly server?: string;
   /**
@@ -53,7 +61,7 @@ export function readApplyConfigArguments(
     args,
     {
       required: ["folder", "file", "name", "model"],
-      optional: ["server", "generation", "timeout-seconds", "weights", "preprocessing"],
+      optional: ["server", "generation", "timeout-seconds", "weights", "preprocessing", "versions"],
     },
   );
   for (const [option, value] of Object.entries({ name, model })) {
@@ -64,7 +72,7 @@ export function readApplyConfigArguments(
   if (server !== undefined && !/^https?:\/\/[^/\s]+\/?$/.test(server)) {
     throw new UsageError(`apply-config: --server must be http://host:port, got '${server}'`);
   }
-  const { preprocessing = "" } = rest;
+  const { preprocessing = "", versions } = rest;
   if (weights !== undefined && !/^[0-9a-f]{64}$/.test(preprocessing)) {
     throw new UsageError(
       `apply-config: --preprocessing must be 64 hexadecimal digits, got '${preprocessing}'`,
@@ -79,7 +87,7 @@ export function readApplyConfigArguments(
     file,
     name,
     model,
-    ...(weights !== undefined && { weights: { file: weights, preprocessing } }),
+    ...(weights !== undefined && { weights: { file: weights, preprocessing, versions } }),
     server: server?.replace(/\/$/, ""),
     generation,
     key: env[modelControlKeyVariable],
@@ -111,7 +119,7 @@ export async function applyConfig(options: ApplyConfigOptions): Promise<string> 
   const text =
     options.weights === undefined
       ? given
-      : await withFingerprint(given, basename(file), { ...options.weights, version: "1" });
+      : await withFingerprint(given, basename(file), await latestWeights(options.weights));
   const config = readModelConfig(text, basename(file));
   if (config.name !== model) {
     throw new Error(`${model}: ${basename(file)}: name must be '${model}', got '${config.name}'`);
@@ -156,6 +164,18 @@ export async function applyConfig(options: ApplyConfigOptions): Promise<string> 
   } finally {
     await triton.close();
   }
+}
+
+/** Weights of the latest version. */
+async function latestWeights({
+  file,
+  preprocessing,
+  versions = "",
+}: NonNullable<ApplyConfigOptions["weights"]>): Promise<FingerprintedFile> {
+  const latest = (versions === "" ? [] : await versionsIn(versions)).at(-1) ?? "1";
+  return latest === "1"
+    ? { file, preprocessing, version: "1" }
+    : { file: join(versions, latest, basename(file)), preprocessing, version: latest };
 }
 
 /** Reloads the model, and verifies that the server then has the configuration. */

@@ -6,10 +6,17 @@ import { parse } from "yaml";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { embedResponse } from "../../contract/embed-api.ts";
+import {
+  configuredFingerprint,
+  fingerprintOf,
+  preprocessingSha256,
+} from "../../contract/fingerprint.ts";
+import type { ModelConfig } from "../../contract/model-config.ts";
 import type { Modality } from "../../contract/model-spec.ts";
 import { modelCatalogue } from "../../contract/models/index.ts";
 import { elementCount, type Fp32Tensor } from "../../contract/tensor.ts";
 import { tritonModel, tritonModelName } from "../../contract/triton-models.ts";
+import { weightsIdentity } from "../../model-tools/fingerprint.ts";
 import { ensureTinyModel, generateModel } from "../../model-tools/generate.ts";
 import { testDocker } from "./test-docker.ts";
 import { isReady } from "./test-load.ts";
@@ -139,6 +146,10 @@ describe.skipIf(missing !== "")(`search, deployed${missing && ` (skipped: ${miss
     });
     expect(failures).toEqual([]);
     expect(await embed()).not.toEqual(first);
+    const served = await fetch(`${tritonUrl}/v2/models/${model}/config`);
+    expect(configuredFingerprint((await served.json()) as ModelConfig, ["2"])).toBe(
+      fingerprintOf(preprocessingSha256(spec, "image"), await weightsIdentity(weights)),
+    );
     await transport.close();
   });
 
