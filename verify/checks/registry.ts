@@ -8,6 +8,7 @@ import { embeddingCheck } from "./embedding.ts";
 import { endpointsCheck } from "./endpoints.ts";
 import { engineCheck } from "./engine.ts";
 import { errorsCheck } from "./errors.ts";
+import { featuresCheck } from "./features.ts";
 import { loadCheck } from "./load.ts";
 import { parityCheck } from "./parity.ts";
 import { securityHeadersCheck } from "./security-headers.ts";
@@ -32,6 +33,7 @@ export const checks: readonly Check[] = [
   batchesCheck,
   batchingCheck,
   errorsCheck,
+  featuresCheck,
   loadCheck,
   stopCheck,
 ];
