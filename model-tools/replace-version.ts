@@ -51,6 +51,10 @@ export class VersionReplacement {
     const served = await this.servedConfig();
     // nothing is interrupted if the model is not loaded
     if (served === undefined) return this.#model.load(limits);
+    const pinned = served.version_policy?.specific?.versions.map(Number);
+    if (pinned !== undefined && !pinned.includes(Number(version))) {
+      return { kind: "failed", reason: `version_policy must allow it, got only ${pinned.join()}` };
+    }
     const config = await this.#configOfNext(served);
     const next = await this.#next.load({ ...limits, config });
     if (next.kind !== "serves") {

@@ -165,6 +165,10 @@ export function testHotReplacement(start: (repository: string) => Promise<Replac
   test("a specific version stays until the configuration names another", async () => {
     const { folder, url, transports } = await open({ specific: { versions: [1] } });
     const first = await embed(transports[0]);
+    const options = { folder, file: otherWeights, servers: [url], timeoutSeconds: 60 };
+    await expect(addVersion(options)).rejects.toThrow(
+      `${model}: version 2 is not served: version_policy must allow it, got only 1`,
+    );
     await addFolder(folder, "2");
     expect(await load(url)).toEqual({ status: 200, text: "" });
     await expectVersions(url, ["1"]);
