@@ -19,17 +19,21 @@ type Message = keyof typeof messages;
  * @throws {Error} with one line if the file or one of the others is missing
  */
 export function externalDataOf(path: string): readonly string[] {
+  const locations = externalLocations(path);
+  for (const location of locations) {
+    requireBeside(path, location);
+    const file = statSync(join(dirname(path), location), { throwIfNoEntry: false });
+    if (!file?.isFile()) throw new Error(`${path}: its external data '${location}' does not exist`);
+  }
+  return locations;
+}
+
+/** Returns the names of the files with external data in an ONNX file, whether they exist or not. */
+export function externalLocations(path: string): readonly string[] {
   const descriptor = openSync(path, "r");
   try {
     const end = statSync(path).size;
-    const locations = [...new Set(locationsIn(new FieldReader(descriptor), "model", 0, end))];
-    for (const location of locations) {
-      requireBeside(path, location);
-      const file = statSync(join(dirname(path), location), { throwIfNoEntry: false });
-      if (!file?.isFile())
-        throw new Error(`${path}: its external data '${location}' does not exist`);
-    }
-    return locations.sort();
+    return [...new Set(locationsIn(new FieldReader(descriptor), "model", 0, end))].sort();
   } catch (error) {
     // not a complete ONNX file, which its readers report
     if (error instanceof RangeError) return [];

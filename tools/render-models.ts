@@ -143,7 +143,7 @@ Stand-in: the architecture of efficientnet-lite1 is not known to the generator, 
 
 | the file has | |
 | --- | --- |
-| weights in another file (\`model.onnx.data\` of PyTorch, \`model.onnx_data\` of Optimum) | keep both in one folder, under their names. \`serve\`, \`model deploy\` and mounted folders use them; \`weights: volume\` uploads files named \`*.data\`, \`*_data\` and \`*_data_*\`. The checksum of the model covers them |
+| weights in another file (\`model.onnx.data\` of PyTorch, \`model.onnx_data\` of Optimum) | keep both in one folder, under their names. \`serve\`, \`model deploy\` and mounted folders use them; \`weights: volume\` uploads files named \`*.data\`, \`*_data\` and \`*_data_*\`. In clusters \`weights: pvc\` uses them, and \`weights: init\`, which downloads one file, rejects the model when a pod starts. The checksum of the model covers them |
 | dynamic axes, such as \`[batch_size, num_channels, height, width]\` | served with the sizes of the spec |
 | several outputs | the one that the spec names is computed; types and shapes of the others do not matter |
 | the names of \`transformers\` and Optimum: \`pixel_values\`, \`input_ids\`; \`image_embeds\`, \`text_embeds\`, \`pooler_output\` | the embed server uses them if the file has no tensor with the name in the spec. Triton's configuration has the names of the spec: put the names of the file there, as \`tensor\` and \`output\` |

@@ -7,6 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest";
 import { sha256Of } from "../../model-tools/model-info.ts";
+import { exportedTower } from "../../model-tools/test-exported-tower.ts";
+import { writeWithExternalData } from "../../model-tools/test-external-data.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { testCertificate } from "../http/test-certificate.ts";
 import {
@@ -112,6 +114,23 @@ async function tlsOrigin(listener: RequestListener): Promise<string> {
   });
   return `https://127.0.0.1:${(tls.address() as AddressInfo).port}`;
 }
+
+test("a model whose weights are in another file is rejected, also after a restart", async () => {
+  const model = join(folder, "exported.onnx");
+  await writeWithExternalData(exportedTower(), model, "model.onnx.data");
+  answers["/external"] = (_request, response) => {
+    createReadStream(model).pipe(response);
+  };
+  const file = await options("/external");
+  for (const attempt of [1, 2]) {
+    await expect(
+      fetchWeights({ ...file, folder: join(folder, "weights"), sha256: await sha256Of(model) }),
+      String(attempt),
+    ).rejects.toThrow(
+      `${join(folder, "weights", "model.onnx")}: must contain its weights, because one file is downloaded, got external data 'model.onnx.data'; a volume can have both files`,
+    );
+  }
+});
 
 test("downloads another file beside the weights", async () => {
   await fetchWeights(await options("/model.onnx"));

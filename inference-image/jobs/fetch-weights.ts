@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { type DownloadProgress, downloadChecked } from "../../model-tools/download.ts";
 import { discardPart } from "../../model-tools/download-part.ts";
 import { redactedUrl } from "../../model-tools/download-request.ts";
+import { externalLocations } from "../../model-tools/external-data.ts";
 import { sha256Of } from "../../model-tools/model-info.ts";
 import { openProxyDispatcher } from "../../model-tools/proxy-dispatcher.ts";
 import { folderErrorOf, makeFolder, sizeOf } from "../../model-tools/publish-file.ts";
@@ -79,7 +80,7 @@ export async function fetchWeights(
   const { folder, sha256 } = options;
   const file = weightsPath(options);
   if ((await sizeOf(file)) !== undefined && (await sha256Of(file)) === sha256) {
-    return `already downloaded; ${await checkWeights(options)}`;
+    return `already downloaded; ${await checkComplete(options)}`;
   }
   // a partial file per checksum, so that one of another file is never resumed
   const part = join(folder, `model.${sha256.slice(0, 12)}.onnx.part`);
@@ -107,7 +108,7 @@ export async function fetchWeights(
       await rename(part, file);
       await discardPart(part);
       const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
-      return `downloaded in ${seconds} s; ${await checkWeights(options)}`;
+      return `downloaded in ${seconds} s; ${await checkComplete(options)}`;
     });
   } catch (error) {
     throw folderErrorOf(error, folder, (await sizeOf(part)) ?? 0);
@@ -115,6 +116,16 @@ export async function fetchWeights(
     clearTimeout(timer);
     await dispatcher.destroy();
   }
+}
+
+/** Checks a downloaded file. @throws {Error} one line, also if the weights are in another file, which is not downloaded */
+function checkComplete(options: CheckWeightsOptions): Promise<string> {
+  const file = weightsPath(options);
+  const [data] = file.endsWith(".onnx") ? externalLocations(file) : [];
+  if (data === undefined) return checkWeights(options);
+  throw new Error(
+    `${file}: must contain its weights, because one file is downloaded, got external data '${data}'; a volume can have both files`,
+  );
 }
 
 /** Formats progress, at most once per {@link progressMs}. */

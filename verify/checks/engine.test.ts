@@ -7,6 +7,7 @@ import { execa } from "execa";
 import { expect, onTestFinished, test } from "vitest";
 import { parseArtefact } from "../../artefact/artefact.ts";
 import { dockerDocument } from "../../artefact/test-artefact.ts";
+import { checkResult } from "../../bench/record/record.ts";
 import { openService } from "../../bench/run/service-under-test.ts";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
 import { engineCacheMount } from "../../contract/model-config.ts";
@@ -69,6 +70,7 @@ async function outcome({ gpus = 1, files = {}, backend = "tensorrt" }: Deployed 
   };
   const context = { deployment: { environment } } as unknown as CheckContext;
   const results = (await engineCheck.runService?.(service, context)) ?? [];
+  for (const result of results) checkResult.parse(result);
   return results.map((result) => `${result.outcome}: ${result.message}`);
 }
 

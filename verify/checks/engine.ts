@@ -26,7 +26,7 @@ export const engineCheck: Check = {
     if (deployment === undefined || service.workload.service.backend !== "tensorrt") return [];
     const results: CheckResult[] = [];
     for (const tower of servedTowers(service)) {
-      const { outcome, message, measured } = await checkEngine(service, tower, deployment);
+      const { outcome, message, measured = {} } = await checkEngine(service, tower, deployment);
       results.push(
         resultOf(service, "engine", outcome, `${tower.model}: ${message}`, { measured }),
       );

@@ -1,6 +1,7 @@
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { checkResult } from "../../bench/record/record.ts";
 import { unit } from "../../bench/run/infer.ts";
 import type { Reference } from "../../bench/run/reference.ts";
 import type { ServiceUnderTest } from "../../bench/run/service-under-test.ts";
@@ -89,6 +90,7 @@ async function check(
     { ...service, workload },
     context as CheckContext,
   );
+  for (const result of results) checkResult.parse(result);
   return results.map(({ outcome, message }) => `${outcome} ${message}`);
 }
 
