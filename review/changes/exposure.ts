@@ -1,14 +1,9 @@
+import { isLoopback } from "../../contract/loopback.ts";
 import { grpcTarget } from "../../contract/server-env.ts";
 import type { Values } from "../input/change.ts";
 import { baseType, type ExaminedType } from "../input/resource-types.ts";
 import { hidden } from "../input/secrets.ts";
-import {
-  isLoopback,
-  isOneShot,
-  objectName,
-  type StackFacts,
-  withoutKey,
-} from "../input/stack-facts.ts";
+import { isOneShot, objectName, type StackFacts, withoutKey } from "../input/stack-facts.ts";
 import { blockOf, blocksOf, isObject } from "../input/value-paths.ts";
 import { chartDocuments, chartKey } from "./chart-values.ts";
 import type { StackComparison } from "./impact-kinds.ts";

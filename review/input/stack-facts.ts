@@ -101,11 +101,6 @@ export function durationText(seconds: number): string {
   return rest === 0 ? `${minutes} min` : `${minutes} min ${rest} s`;
 }
 
-/** Returns whether an address is on the loopback interface. */
-export function isLoopback(address: string): boolean {
-  return /^(127\.|::1$|\[::1\]$|localhost$)/.test(address);
-}
-
 export function objectName(values: Values | undefined): {
   readonly namespace: string;
   readonly name: string;

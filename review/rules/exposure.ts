@@ -1,7 +1,8 @@
+import { isLoopback } from "../../contract/loopback.ts";
 import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import { serviceTypes } from "../changes/chart-values.ts";
 import type { StackChange } from "../input/change.ts";
-import { isLoopback, selects } from "../input/stack-facts.ts";
+import { selects } from "../input/stack-facts.ts";
 import { containerPath, tritonOnnx } from "./example-paths.ts";
 import {
   deploymentsOf,
