@@ -9,7 +9,9 @@ import { EmbedError } from "./embed-error.ts";
 export function rejectOtherOrigins(app: FastifyInstance): void {
   app.addHook("onRequest", async ({ headers: { host, origin } }) => {
     // only HTTP/1.0, which no browser sends, has none
-    if (host !== undefined && !isLoopback(hostOf(`http://${host}`))) throw forbidden("Host", host);
+    if (host !== undefined && !isLoopback(host.replace(/:\d+$/, ""))) {
+      throw forbidden("Host", host);
+    }
     if (origin !== undefined && !isLoopback(hostOf(origin))) throw forbidden("Origin", origin);
   });
 }
