@@ -7,6 +7,11 @@ import { findingsOfChange } from "../rules/findings.ts";
 import { type PlannedResource, plannedChange, savedChange } from "../test-plans.ts";
 import { synthesizedText } from "../test-stacks.ts";
 
+/** `spec` of a pod whose container has a limit of this resource. */
+const pod = (name: string) => ({
+  spec: [{ container: [{ resources: [{ limits: { [name]: "1" } }] }] }],
+});
+
 /** Resource of another provider, as Terraform writes it. */
 const aws = (type: string, change: Partial<PlannedResource> = {}) => ({
   address: `${type}.a`,
@@ -112,7 +117,18 @@ test.each<readonly [string, object]>([
       },
     },
   ],
-  ["with GPUs outside the environment's services", created("docker_container", { gpus: "all" })],
+  ...[
+    created("docker_container", { gpus: "all" }),
+    created("docker_container", { runtime: "nvidia" }),
+    created("docker_container", { env: ["NVIDIA_VISIBLE_DEVICES=0,1"] }),
+    created("docker_container", { devices: [{ host_path: "/dev/nvidia0" }] }),
+    created("kubernetes_pod_v1", pod("nvidia.com/gpu")),
+    created("kubernetes_job_v1", { spec: [{ template: [pod("nvidia.com/mig-1g.5gb")] }] }),
+    created("kubernetes_deployment", { spec: [{ template: [pod("nvidia.com/gpu.shared")] }] }),
+    created("kubernetes_cron_job_v1", {
+      spec: [{ job_template: [{ spec: [{ template: [pod("amd.com/gpu")] }] }] }],
+    }),
+  ].map((resource) => ["with GPUs outside the environment's services", resource] as const),
 ])("a new resource %s is not safe", (which, resource) => {
   const { verdict } = reviewWith(resource);
   expect(verdict.level).toBe("attention");

@@ -1,4 +1,4 @@
-import type { ResourceChange, StackChange } from "../input/change.ts";
+import type { ResourceChange, StackChange, Values } from "../input/change.ts";
 import { asTyped, baseType, isExaminedType } from "../input/resource-types.ts";
 import { few, isOneShot, isOwnChart, withoutKey } from "../input/stack-facts.ts";
 import { blockOf, blocksOf, canonical, isObject } from "../input/value-paths.ts";
@@ -67,7 +67,7 @@ function gap(resource: ResourceChange, which: string, about: readonly Topic[] = 
 
 function gapsOf(resource: ResourceChange, stack: StackComparison): readonly Unexamined[] {
   if (resource.deposed !== undefined) return [];
-  if (resource.mode === "data") {
+  if (resource.mode !== "managed") {
     // its program runs during the apply
     const runs = resource.type === "external" && resource.action === "read";
     return runs ? [gap(resource, "that run a program")] : [];
@@ -143,14 +143,34 @@ function hidesExposure({ unknown }: ResourceChange): boolean {
 function hasOtherGpus(resource: ResourceChange, base: string, stack: StackComparison): boolean {
   const { values } = asTyped(resource.type, resource.after ?? {});
   if (stack.after.services.has(withoutKey(resource.address))) return false;
-  if (base === "docker_container") {
-    return typeof values.gpus === "string" && values.gpus !== "" && !isOneShot(values);
-  }
-  const pod = blockOf(values, "spec", "template", "spec");
-  return blocksOf(pod.container).some((container) => {
-    const { limits } = blockOf(container, "resources");
-    return isObject(limits) && Object.keys(limits).some((name) => name.startsWith("nvidia.com/"));
+  if (base === "docker_container") return hasDockerGpus(values) && !isOneShot(values);
+  const spec = blockOf(
+    values,
+    "spec",
+    ...(base.endsWith("cron_job") ? ["job_template", "spec"] : []),
+  );
+  const pod = base.endsWith("_pod") ? spec : blockOf(spec, "template", "spec");
+  return [...blocksOf(pod.container), ...blocksOf(pod.init_container)].some((container) => {
+    const { limits, requests } = blockOf(container, "resources");
+    return [limits, requests].some(
+      (amounts) => isObject(amounts) && Object.keys(amounts).some((name) => gpuNames.test(name)),
+    );
   });
+}
+
+/** Extended resources of the device plugins for GPUs, MIG devices and shared GPUs included. */
+const gpuNames = /^(nvidia\.com|amd\.com|gpu\.intel\.com|habana\.ai)\//;
+
+/** By `gpus`, or by NVIDIA's runtime, variable or device files, which need no `gpus`. */
+function hasDockerGpus({ gpus, runtime, env, devices, device_requests }: Values): boolean {
+  const variable = Array.isArray(env) ? env.map(String) : [];
+  return (
+    (typeof gpus === "string" && gpus !== "") ||
+    /nvidia|amd/.test(String(runtime ?? "")) ||
+    variable.some((text) => /^NVIDIA_VISIBLE_DEVICES=(?!$|none$|void$)/.test(text)) ||
+    blocksOf(devices).some(({ host_path }) => /^\/dev\/(nvidia|kfd|dri)/.test(String(host_path))) ||
+    blocksOf(device_requests).length > 0
+  );
 }
 
 /** `hashicorp/aws`, or the type's prefix. */

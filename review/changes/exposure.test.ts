@@ -24,7 +24,19 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
     container({ ports: [{ external: 80, ip: "127.0.0.1" }] }),
     [],
   ],
-  ["a port that is not published", container({ ports: [{ internal: 80 }] }), []],
+  [
+    "a port without a host port",
+    container({ ports: [{ internal: 80 }, { internal: 81, ip: "127.0.0.1" }] }),
+    ["port: a free port for 80/tcp on 0.0.0.0", keyUnknown],
+  ],
+  [
+    "a host port that is known only after the apply",
+    {
+      ...container({ ports: [{ internal: 8000, ip: "0.0.0.0" }] }),
+      more: { after_unknown: { ports: [{ external: true }] } },
+    },
+    ["port: a free port for 8000/tcp on 0.0.0.0", keyUnknown],
+  ],
   [
     "a port on every address",
     container({ ports: [{ external: 80, ip: "" }] }),

@@ -155,12 +155,10 @@ function ofNetwork({ driver }: Values): readonly ResourceExposure[] {
 }
 
 function ofContainer(values: Values, facts: StackFacts, address: string) {
-  const open = blocksOf(values.ports).filter(
-    ({ external, ip }) => external !== undefined && external !== null && !isLoopback(String(ip)),
-  );
-  const ports = open.map(({ external, protocol, ip }) =>
+  const open = blocksOf(values.ports).filter(({ ip }) => !isLoopback(String(ip)));
+  const ports = open.map(({ internal, external, protocol, ip }) =>
     port(
-      `port ${safe(external, /^\d{1,5}$/)}/${safe(protocol || "tcp", protocols)} on ${safe(ip || "0.0.0.0", /^[\da-f.:]{1,45}$/i)}`,
+      `${hostPort(internal, external)}/${safe(protocol || "tcp", protocols)} on ${safe(ip || "0.0.0.0", /^[\da-f.:]{1,45}$/i)}`,
     ),
   );
   if (values.publish_all_ports === true) {
@@ -191,6 +189,14 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
   ];
 }
 
+/** Docker chooses a free port if the host port is absent; it may also be known only after the apply. */
+function hostPort(internal: unknown, external: unknown): string {
+  return external === undefined || external === null
+    ? `a free port for ${safe(internal, portNumber)}`
+    : `port ${safe(external, portNumber)}`;
+}
+
+const portNumber = /^\d{1,5}$/;
 const requiresKey = "requires an API key";
 const noAuthentication = "no authentication";
 /** Authentication of other programs is unknown. */

@@ -15,7 +15,7 @@ export interface ResourceChange {
   readonly provider?: string;
   /** Commands of `local-exec` provisioners, unmasked; empty for other provisioners. */
   readonly programs?: readonly string[];
-  readonly mode: "managed" | "data";
+  readonly mode: "managed" | "data" | "ephemeral";
   readonly action: Action;
   /** Actions as listed by Terraform, in order. */
   readonly actions?: readonly string[];

@@ -26,7 +26,7 @@ export function validated<T extends z.ZodType>(
  * @throws {ReviewError} with the position of the error in one line, without the content.
  */
 export function parseJson(text: string, fileName: string): unknown {
-  const content = text.replace(/^\uFEFF/, "");
+  const content = withoutWrapper(text.replace(/^\uFEFF/, ""));
   if (content.startsWith("PK")) {
     throw new ReviewError(
       `${fileName}: must be JSON, got a binary plan; run: terraform show -json PLAN > plan.json`,
@@ -41,6 +41,7 @@ export function parseJson(text: string, fileName: string): unknown {
   let value: unknown;
   try {
     value = JSON.parse(content);
+    if (/\d[\d.eE+-]{15}|\d[eE][+-]?\d{3}/.test(content)) value = JSON.parse(withNumbersAsWritten(content));
   } catch (error) {
     // the original message quotes the text, which may contain a secret
     const message = error instanceof Error ? error.message : "";
@@ -57,6 +58,28 @@ export function parseJson(text: string, fileName: string): unknown {
     throw new ReviewError(`${fileName}: must not be nested deeper than ${maxDepth} levels`);
   }
   return value;
+}
+
+/** Removes the command and the workflow commands that the wrapper of GitHub's `setup-terraform` prints around the output. */
+function withoutWrapper(text: string): string {
+  if (!text.startsWith("[command]")) return text;
+  return text.replace(/^\[command\][^\n]*\n/, "").replace(/(\n::[^\n]*)+\s*$/, "");
+}
+
+/** Quotes the numbers of a valid JSON text that a double cannot represent, such as integers above 2^53, so that all their digits count. */
+function withNumbersAsWritten(json: string): string {
+  return json.replaceAll(/"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g, (token) =>
+    token.startsWith('"') || isExact(token) ? token : `"${token}"`,
+  );
+}
+
+function isExact(written: string): boolean {
+  const value = Number(written);
+  if (String(value) === written) return true;
+  const [mantissa = "", exponent = "0"] = written.split(/e/i);
+  const digits = mantissa.replaceAll(/[-.]/g, "").replace(/^0+/, "");
+  // a double represents 15 digits and exponents up to 308
+  return digits.length <= 15 && Math.abs(Number(exponent)) < 290;
 }
 
 /** Iterative, because recursion could exhaust the stack. */

@@ -51,6 +51,64 @@ test("keeps manual changes as drift", () => {
   expect(drift.map(({ address }) => address)).toEqual(["docker_container.a"]);
 });
 
+test.each<readonly [unknown, unknown, boolean]>([
+  [false, true, true],
+  [true, false, true],
+  [null, true, true],
+  [0, 1, true],
+  [5, 0, true],
+  ["a", null, true],
+  [["a"], [], true],
+  [null, false, false],
+  [null, 0, false],
+  ["", null, false],
+  [null, [], false],
+])("drift from %j to %j is kept: %j", (before, after, isKept) => {
+  const drifted = { before: { it: before }, after: { it: after } };
+  const [resource] = JSON.parse(
+    plannedText([{ address: "docker_container.a", ...drifted }]),
+  ).resource_changes;
+  expect(plannedChange([], { resource_drift: [resource] }).drift).toHaveLength(Number(isKept));
+});
+
+test("reads an ephemeral resource, which OpenTofu opens, and an object that is replaced and not destroyed", () => {
+  const [opened, replaced] = JSON.parse(
+    plannedText([
+      { address: "random_password.a", actions: ["open"] },
+      { address: "docker_volume.v", actions: ["forget", "create"] },
+    ]),
+  ).resource_changes;
+  const { resources } = plannedChange([], {
+    resource_changes: [{ ...opened, mode: "ephemeral" }, replaced],
+  });
+  expect(resources.map(({ mode, action }) => [mode, action])).toEqual([
+    ["managed", "replace"],
+    ["ephemeral", "read"],
+  ]);
+});
+
+test("reads the output of setup-terraform's wrapper", () => {
+  const wrapped = `[command]/home/runner/terraform-bin show -json p\n${planText("create")}\n::debug::Terraform exited with code 0.\n::debug::stderr: \n`;
+  expect(read(wrapped).resources).toEqual(read(planText("create")).resources);
+});
+
+test.each([
+  ["9007199254740993", "9007199254740992"],
+  ["-9223372036854775807", "-9223372036854775808"],
+  ["0.12345678901234567890", "0.12345678901234567891"],
+  ["1e400", "2e400"],
+])("keeps every digit of a number: %s differs from %s", (one, other) => {
+  const after = (number: string) =>
+    read(
+      plannedText([
+        { address: "terraform_data.a", after: { input: "NUMBER", note: '"9 \\' } },
+      ]).replace('"NUMBER"', number),
+    ).resources[0]?.after;
+  expect(after(one)).toEqual({ input: one, note: '"9 \\' });
+  expect(after(one)).not.toEqual(after(other));
+  expect(after("0.30000000000000004")?.input).toBe(0.1 + 0.2);
+});
+
 test("reads the version constraint of a provider", () => {
   expect(savedChange("create").configuration?.terraform).toMatchObject({
     required_providers: { docker: { source: "kreuzwerker/docker", version: "~> 4.5" } },

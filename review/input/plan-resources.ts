@@ -26,7 +26,7 @@ export function driftOf(plan: Plan, fileName: string): readonly ResourceChange[]
   );
 }
 
-/** Ignores differences between `null` and empty values, because providers store unset attributes as either. */
+/** Ignores differences between `null` and `false`, 0 and empty values, because providers store unset attributes as either. */
 function isRealDrift(
   { action, before, after }: ResourceChange,
   isExcluded: (path: Path) => boolean,
@@ -34,10 +34,12 @@ function isRealDrift(
   if (action === "no-op") return false;
   if (action !== "update") return true;
   return changedPaths(before, after).some(
-    (path) =>
-      !isExcluded(path) &&
-      [valueAt(before, path), valueAt(after, path)].some((value) => value && value !== true),
+    (path) => !isExcluded(path) && ![valueAt(before, path), valueAt(after, path)].every(isUnset),
   );
+}
+
+function isUnset(value: unknown): boolean {
+  return !value || (typeof value === "object" && Object.keys(value).length === 0);
 }
 
 export function changesOf(
@@ -86,10 +88,11 @@ function resourceChange(it: PlannedResource, fileName: string): ResourceChange {
 }
 
 const singleActions = ["no-op", "create", "read", "update", "delete", "forget"] as const;
-const replaceActions = ["delete,create", "create,delete", "create,forget"];
+const replaceActions = ["delete,create", "create,delete", "create,forget", "forget,create"];
 
 function actionOf(actions: readonly string[], resource: string): Action {
-  const words = actions.join();
+  // an ephemeral resource is opened during the plan and again during the application
+  const words = actions.join().replace(/^open$/, "read");
   const action = replaceActions.includes(words)
     ? "replace"
     : singleActions.find((single) => single === words);

@@ -14,7 +14,7 @@ const changeSchema = z.object({
 const resourceSchema = z.object({
   address: z.string(),
   previous_address: z.string().nullish(),
-  mode: z.enum(["managed", "data"]).default("managed"),
+  mode: z.enum(["managed", "data", "ephemeral"]).default("managed"),
   type: z.string(),
   name: z.string(),
   provider_name: z.string().nullish(),

@@ -16,6 +16,10 @@ const secretEndings =
 const harmlessNames =
   /^(allow_anonymous|key|(public|sort|partition|topology|primary|foreign)_?keys?|.*_(file|path|dir|secret_name|key_name)|secret_?name|key_?secret|.*\.(secretname|keysecret)|.*secret_?key_?ref.*|author(ity|s)?|tls_(cert|key)_file|tokeni[sz].*|(.*_)?(max|min|num|number|total)_(.*_)?tokens?|(.*_)?(pad|eos|bos|unk|mask|sep|cls|stop|special)_?tokens?(_ids?)?|.*_(timeout|ttl|lifetime|expiry|interval|seconds|minutes|hours|days|limit|count|length|size|parallelism|enabled))$/;
 
+/** Names of what belongs to a key or a session without being one: `kms_key_id`, `auth_mode`. */
+const aboutSecrets =
+  /^((.*_)?public_keys?(_.*)?|(.*_)?keys?_(ids?|names?|arns?|alias(es)?|types?|usage|specs?|algorithms?|versions?|policy|policies|sizes?|rings?|rotation(_.*)?|vaults?(_(id|name|uri))?)|(.*_)?(auth|authentication|authorization|session|cookie|token|password|credentials?|cert(ificate)?)_(modes?|types?|methods?|polic(y|ies)|affinity|providers?|schemes?|strateg(y|ies)|backends?|versions?|formats?|algorithms?|domains?|names?|duration|manager|class|rotation(_.*)?))$/;
+
 /** Returns whether a name is that of a secret: `API_KEY`, `registryPassword`, `auth.token`. */
 export function isSecretName(name: string): boolean {
   const cached = secretNames.get(name);
@@ -31,7 +35,8 @@ const maxCachedNames = 10_000;
 
 function hasSecretWord(name: string): boolean {
   const words = wordsOf(name);
-  return (secretWords.test(words) || secretEndings.test(words)) && !harmlessNames.test(words);
+  if (harmlessNames.test(words) || aboutSecrets.test(words)) return false;
+  return secretWords.test(words) || secretEndings.test(words);
 }
 
 function wordsOf(name: string): string {
@@ -86,8 +91,12 @@ const secretPatterns: readonly {
   { hint: /bearer|basic/i, pattern: /\b(bearer|basic)\s{1,8}[\w.~+/-]{8}/i },
   // command-line option or variable: --password=…, API_KEY=…
   { hint: /passw|secret|token|api[-_]?key/i, pattern: hasSecretSetting },
-  // user:password@host without a scheme, but not `image:tag@sha256:…`
-  { hint: /:[^\s/@]+@/, pattern: /(^|[\s"'=])[\w.-]{1,64}:[^\s/@]{1,256}@(?!sha256:)[\w.-]/ },
+  // user:password@host without a scheme, but not `image:tag@sha256:…`, a URI of another kind, or a principal of Google Cloud
+  {
+    hint: /:[^\s/@]+@/,
+    pattern:
+      /(^|[\s"'=])(?!(npm|jsr|pkg|mailto|acct|sips?|xmpp):)(?!(deleted:)?(user|serviceAccount|group|principal|principalSet):[\w.+-]{1,64}@[\w-]{1,64}(\.[\w-]{1,64}){1,8}(\?uid=\d{1,30})?($|[\s"',\]]))[\w.-]{1,64}:[^\s/@]{1,256}@(?!sha256:)[\w.-]/,
+  },
   // curl -u user:password, redis-cli -a password
   { hint: /\s-u|\s--user/, pattern: /\s(-u|--user)[\s=]{0,4}[^\s:]{1,64}:[^\s]/ },
   { hint: /redis-cli/, pattern: /redis-cli\s([^|;&\n]{0,200}\s)?-a\s{0,4}\S/ },

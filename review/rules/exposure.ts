@@ -16,6 +16,7 @@ import {
 } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 import {
+  hostAddress,
   option,
   options,
   publishedPorts,
@@ -75,7 +76,7 @@ export const exposureRules: readonly ReviewRule[] = [
         tritonPorts.http,
         tritonPorts.grpc,
       ])) {
-        const where = open.map(({ ip, external }) => `${ip}:${String(external)}`).join(", ");
+        const where = open.map(hostAddress).join(", ");
         yield {
           address: container.address,
           message: `Triton has no authentication and is reachable from other hosts at ${where}`,
@@ -161,10 +162,9 @@ export const exposureRules: readonly ReviewRule[] = [
     },
     *find(change) {
       for (const { container, open } of tritonsOpenAt(change, [tritonPorts.metrics])) {
-        const [first] = open;
         yield {
           address: container.address,
-          message: `the metrics port must be on the loopback interface, got ${first?.ip}:${String(first?.external)}`,
+          message: `the metrics port must be on the loopback interface, got ${hostAddress(open[0]!)}`,
         };
       }
     },
@@ -193,11 +193,11 @@ export const exposureRules: readonly ReviewRule[] = [
     *find(change) {
       for (const container of serviceContainers(change)) {
         if (container.env.get("ALLOW_ANONYMOUS") !== "true") continue;
-        for (const { ip, external, internal } of openPorts(container)) {
-          if ((number(internal) ?? embedPort) !== embedPort) continue;
+        for (const port of openPorts(container)) {
+          if ((number(port.internal) ?? embedPort) !== embedPort) continue;
           yield {
             address: container.address,
-            message: `ALLOW_ANONYMOUS must not be true if the embed server is reachable from other hosts, at ${ip}:${String(external)}`,
+            message: `ALLOW_ANONYMOUS must not be true if the embed server is reachable from other hosts, at ${hostAddress(port)}`,
           };
         }
       }

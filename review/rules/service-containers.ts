@@ -97,6 +97,11 @@ export function publishedPorts(values: Values): readonly PublishedPort[] {
   }));
 }
 
+/** Address of a published port, for messages. */
+export function hostAddress({ ip, external }: PublishedPort): string {
+  return `${ip}:${external === undefined || external === null ? "(a free port)" : String(external)}`;
+}
+
 export function volumesOf(values: Values): readonly {
   readonly name: unknown;
   readonly path: string;
