@@ -39,8 +39,9 @@ export const host = (count: number) =>
     .strictObject({
       docker: text(
         "'ssh://[user@]host[:port]' or 'unix:///path'",
-        /^(ssh:\/\/([\w.-]+@)?[\w.-]+(:\d{1,5})?|unix:\/\/\/[\w./-]+)$/,
+        /^(ssh:\/\/([\w.-]+@)?([\w.-]+|\[[\da-f:.]+\])(:[1-9]\d{0,4})?|unix:\/\/\/[\w./-]+)$/i,
       )
+        .refine(URL.canParse, "must have a valid host and a port of at most 65535")
         .default("unix:///var/run/docker.sock")
         .describe("Docker endpoint of the GPU host."),
       gpu: z.enum(gpuNames).default("rtx-4080").describe("GPU model, a key of the GPU catalogue."),

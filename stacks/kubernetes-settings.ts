@@ -66,15 +66,25 @@ const nodePool = z
       .describe("Labels of the nodes that pods with a GPU are scheduled on."),
     tolerations: z
       .array(
-        z.strictObject({
-          key: labelText.describe("Key of the taint."),
-          operator: z.enum(["Equal", "Exists"]).default("Exists").describe("Comparison operator."),
-          value: labelText.optional().describe("Value of the taint, with `Equal`."),
-          effect: z
-            .enum(["NoSchedule", "PreferNoSchedule", "NoExecute"])
-            .optional()
-            .describe("Effect of the taint. Default: every effect."),
-        }),
+        z
+          .strictObject({
+            key: labelText.describe("Key of the taint."),
+            operator: z
+              .enum(["Equal", "Exists"])
+              .default("Equal")
+              .describe("Comparison operator, as in Kubernetes."),
+            value: labelText
+              .optional()
+              .describe("Value of the taint, with `Equal`. Default: the empty value."),
+            effect: z
+              .enum(["NoSchedule", "PreferNoSchedule", "NoExecute"])
+              .optional()
+              .describe("Effect of the taint. Default: every effect."),
+          })
+          .refine(({ operator, value }) => operator === "Equal" || value === undefined, {
+            path: ["value"],
+            message: "must be absent with the operator Exists",
+          }),
       )
       .default([{ key: "nvidia.com/gpu", operator: "Exists", effect: "NoSchedule" }])
       .describe("Tolerations of pods with a GPU."),

@@ -265,7 +265,7 @@ describe("k8s-gpu", () => {
 describe("the pods of k8s-gpu", () => {
   test("request GPUs on the node pool, but not for the gateway", () => {
     const yaml =
-      "nodePool: { runtimeClass: none, selector: { nvidia.com/gpu.product: NVIDIA-L4 }, tolerations: [{ key: gpu, operator: Equal, value: 'yes' }] }";
+      "nodePool: { runtimeClass: none, selector: { nvidia.com/gpu.product: NVIDIA-L4 }, tolerations: [{ key: gpu, value: 'yes' }] }";
     const { triton, embed } = values(yaml);
     expect(triton).toMatchObject({
       gpus: 1,

@@ -20,9 +20,9 @@ export function parseYaml(file: string, yaml: string): unknown {
   const errors = [...document.errors, ...document.warnings, ...unresolvedAliases(document)];
   if (errors.length > 0) {
     throw new SettingsError(
-      errors.map(({ pos, message }) => {
-        const { line, col } = lineCounter.linePos(pos[0]);
-        return `${file}:${line}:${col}: ${message}`;
+      errors.map((error) => {
+        const { line, col } = lineCounter.linePos(error.pos[0]);
+        return `${file}:${line}:${col}: ${messageOf(error)}`;
       }),
     );
   }
@@ -33,6 +33,13 @@ export function parseYaml(file: string, yaml: string): unknown {
   } catch {
     throw new SettingsError([`${file}: has aliases that grow without bound`]);
   }
+}
+
+/** Message of an error; that of several documents names a function of the parser. */
+function messageOf(error: { readonly code?: string; readonly message: string }): string {
+  return error.code === "MULTIPLE_DOCS"
+    ? "must be one YAML document, got another one after '---'"
+    : error.message;
 }
 
 /** Aliases that have no anchor before them. */

@@ -57,7 +57,7 @@ function isA({ expected }: { readonly expected: unknown }, value: unknown): bool
 /** Environment variable from which Terraform reads a credential of the state; undefined if `key` is not a credential. */
 function credentialVariable(key: string): string | undefined {
   const name = key.replaceAll(/[_-]/g, "").toLowerCase();
-  return credentialVariables[name];
+  return Object.hasOwn(credentialVariables, name) ? credentialVariables[name] : undefined;
 }
 
 const credentialVariables: Readonly<Record<string, string>> = {
@@ -118,7 +118,9 @@ export function renderValue(value: unknown): string {
 function keysAt(schema: z.ZodType, path: Path, input: unknown): readonly string[] {
   const at = path.reduce<unknown>((outer, key, index) => {
     const inner = unwrap(outer, valueAt(input, path.slice(0, index)));
-    if (inner instanceof z.ZodObject) return inner.shape[String(key)];
+    if (inner instanceof z.ZodObject) {
+      return Object.hasOwn(inner.shape, key) ? inner.shape[String(key)] : undefined;
+    }
     return inner instanceof z.ZodArray ? inner.element : undefined;
   }, schema);
   const object = unwrap(at, valueAt(input, path));

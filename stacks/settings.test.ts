@@ -101,6 +101,22 @@ test.each([
     "host.docker must be 'ssh://[user@]host[:port]' or 'unix:///path', got 'tcp://gpu-1:2375'",
   ],
   [
+    "host: { docker: 'ssh://me@gpu-1:99999' }",
+    "host.docker must have a valid host and a port of at most 65535, got 'ssh://me@gpu-1:99999'",
+  ],
+  [
+    "host: { docker: 'ssh://me@[1:2]:22' }",
+    "host.docker must have a valid host and a port of at most 65535, got 'ssh://me@[1:2]:22'",
+  ],
+  [
+    "constructor: 1",
+    "unknown key 'constructor' (known: accelerator, host, state, review, models, modelRepository, weights, network, embed, tritonOnnx, tritonTrt, baseline)",
+  ],
+  [
+    "host: { toString: 1 }",
+    expect.stringMatching(/^unknown key 'host.toString' \(known: docker, /),
+  ],
+  [
     "network: Clip Stack",
     "network must be lower-case letters, digits and '-', at most 40, got 'Clip Stack'",
   ],
@@ -182,6 +198,11 @@ test.each([
     "host: &a { gpu: *a }",
     ": has aliases that grow without bound",
   ],
+  [
+    "several documents",
+    "accelerator: gpu\n---\naccelerator: cpu\n",
+    ":2:1: must be one YAML document, got another one after '---'",
+  ],
   ["an unknown tag", "accelerator: !machine gpu", ":1:14: Unresolved tag: !machine"],
   ["a NUL", "network: a\0b", ": must be UTF-8 text, without control characters"],
 ])("fails in one line on %s", (_, yaml, line) => {
@@ -201,6 +222,13 @@ test.each([
 ])("rejects a password in a URL without printing it: %s", (docker, shown) => {
   expect(schemaMistakes("single-gpu", `host: { docker: '${docker}' }`)).toEqual([
     `host.docker must be 'ssh://[user@]host[:port]' or 'unix:///path', got ${shown}`,
+  ]);
+});
+
+test("rejects a toleration that Kubernetes would reject", () => {
+  const toleration = "{ key: gpu, operator: Exists, value: 'yes' }";
+  expect(schemaMistakes("kubernetes", `nodePool: { tolerations: [${toleration}] }`)).toEqual([
+    "nodePool.tolerations.0.value must be absent with the operator Exists, got 'yes'",
   ]);
 });
 

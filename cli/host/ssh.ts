@@ -12,7 +12,9 @@ export interface SshTarget {
 /** Parses `ssh://[user@]host[:port]`; undefined for other endpoints. */
 export function sshTarget(endpoint: string): SshTarget | undefined {
   if (!endpoint.startsWith("ssh://")) return undefined;
-  const { username, hostname, port } = new URL(endpoint);
+  const { username, hostname: host, port } = new URL(endpoint);
+  // an IPv6 address is in brackets only in URLs
+  const hostname = host.replace(/^\[(.*)\]$/, "$1");
   const user = username === "" ? [] : ["-l", decodeURIComponent(username)];
   return {
     args: [...user, ...(port === "" ? [] : ["-p", port]), "--", hostname],
