@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseAllDocuments, stringify } from "yaml";
+import { parseAllDocuments } from "yaml";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
 
 /** Test fixture: renders the chart with `helm`. */
@@ -58,19 +58,21 @@ export interface TemplateOptions {
   readonly file?: string;
   /** @default "clipstack" */
   readonly release?: string;
+  /** @default "clipstack" */
+  readonly namespace?: string;
   /** Kubernetes version; some builds of helm have no default. */
   readonly kubernetes?: string;
 }
 
 /** Outcome of `helm template` with these values. */
 export function tryTemplate(values: object, options: TemplateOptions = {}): Outcome {
-  const { file, release = "clipstack", kubernetes = "1.33.0" } = options;
+  const { file, release = "clipstack", namespace = "clipstack", kubernetes = "1.33.0" } = options;
   const folder = mkdtempSync(join(tmpdir(), "clipstack-chart-"));
   try {
     const own = join(folder, "values.yaml");
-    writeFileSync(own, stringify(values));
+    writeFileSync(own, JSON.stringify(values));
     return helm(
-      ...["template", release, chart, "--namespace", "clipstack", "--kube-version", kubernetes],
+      ...["template", release, chart, "--namespace", namespace, "--kube-version", kubernetes],
       ...(file === undefined ? [] : ["--values", join(chart, `${file}.yaml`)]),
       ...["--values", own],
     );

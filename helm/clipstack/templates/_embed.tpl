@@ -3,10 +3,10 @@
 {{- $contract := include "clipstack.contract" nil | fromJson -}}
 {{- $embed := .Values.embed -}}
 - name: BACKEND
-  value: {{ $embed.backend }}
+  value: {{ $embed.backend | quote }}
 {{- if eq $embed.backend "onnxruntime" }}
 - name: EXECUTION_PROVIDER
-  value: {{ ternary "cuda" "cpu" (eq $embed.accelerator "gpu") }}
+  value: {{ ternary "cuda" "cpu" (eq $embed.accelerator "gpu") | quote }}
 {{- with get ($embed.resources.limits | default dict) "cpu" }}
 # number of threads from the CPU limit, not from the cores of the node
 - name: INTRA_OP_THREADS
@@ -14,9 +14,9 @@
 {{- end }}
 {{- else }}
 - name: TRITON_GRPC_URLS
-  value: {{ include "clipstack.fullname" . }}-triton-grpc:{{ $contract.ports.tritonGrpc }}
+  value: "{{ include "clipstack.fullname" . }}-triton-grpc:{{ $contract.ports.tritonGrpc }}"
 - name: TRITON_MODEL_KIND
-  value: {{ include "clipstack.servedKind" . }}
+  value: {{ include "clipstack.servedKind" . | quote }}
 {{- end }}
 - name: MODELS
   value: {{ .Values.models | join "," | quote }}
@@ -30,8 +30,8 @@
 - name: API_KEY
   valueFrom:
     secretKeyRef:
-      name: {{ . }}
-      key: {{ $embed.auth.existingSecretKey }}
+      name: {{ . | quote }}
+      key: {{ $embed.auth.existingSecretKey | quote }}
 {{- else }}
 - name: ALLOW_ANONYMOUS
   value: "true"

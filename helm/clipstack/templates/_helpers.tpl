@@ -3,27 +3,32 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Prefix of object names: the release name, or the release and chart names. */}}
+{{/*
+Prefix of object names: the release name, or the release and chart names; of a subchart always both, because several aliases of the chart may
+be in one release. A prefix above 40 characters ends in a hash, because suffixes follow and names have at most 63.
+*/}}
 {{- define "clipstack.fullname" -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
-{{- else -}}
 {{- $name := include "clipstack.name" . -}}
-{{- if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- $full := printf "%s-%s" .Release.Name $name -}}
+{{- if .Values.fullnameOverride -}}
+{{- $full = .Values.fullnameOverride -}}
+{{- else if and .Chart.IsRoot (contains $name .Release.Name) -}}
+{{- $full = .Release.Name -}}
 {{- end -}}
+{{- if le (len $full) 40 -}}
+{{- $full | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" ($full | trunc 33 | trimSuffix "-") ($full | sha256sum | trunc 6) -}}
 {{- end -}}
 {{- end -}}
 
 {{/* Labels used by selectors. Arguments: root, component. */}}
 {{- define "clipstack.selectorLabels" -}}
 {{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ include "clipstack.name" $root }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/name: {{ include "clipstack.name" $root | quote }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 {{- with index . 1 }}
-app.kubernetes.io/component: {{ . }}
+app.kubernetes.io/component: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
@@ -47,8 +52,8 @@ app.kubernetes.io/component: {{ . }}
 {{/* Metadata of an object of a component. Arguments: root, component. */}}
 {{- define "clipstack.metadata" -}}
 {{- $root := index . 0 -}}
-name: {{ include "clipstack.fullname" $root }}-{{ index . 1 }}
-namespace: {{ $root.Release.Namespace }}
+name: "{{ include "clipstack.fullname" $root }}-{{ index . 1 }}"
+namespace: {{ $root.Release.Namespace | quote }}
 labels:
   {{- include "clipstack.labels" . | nindent 2 }}
 {{- end -}}
@@ -134,10 +139,10 @@ imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $it.runtimeClassName }}
-runtimeClassName: {{ . }}
+runtimeClassName: {{ . | quote }}
 {{- end }}
 {{- with $it.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with $it.nodeSelector }}
 nodeSelector:
@@ -154,8 +159,8 @@ affinity:
 {{- if $it.topologySpread.enabled }}
 topologySpreadConstraints:
   - maxSkew: {{ $it.topologySpread.maxSkew }}
-    topologyKey: {{ $it.topologySpread.topologyKey }}
-    whenUnsatisfiable: {{ $it.topologySpread.whenUnsatisfiable }}
+    topologyKey: {{ $it.topologySpread.topologyKey | quote }}
+    whenUnsatisfiable: {{ $it.topologySpread.whenUnsatisfiable | quote }}
     labelSelector:
       matchLabels:
         {{- include "clipstack.selectorLabels" . | nindent 8 }}
@@ -177,7 +182,7 @@ spec:
   {{- else }}
   maxUnavailable: {{ default 1 $budget.maxUnavailable }}
   {{- end }}
-  unhealthyPodEvictionPolicy: {{ $budget.unhealthyPodEvictionPolicy }}
+  unhealthyPodEvictionPolicy: {{ $budget.unhealthyPodEvictionPolicy | quote }}
   selector:
     matchLabels:
       {{- include "clipstack.selectorLabels" . | nindent 6 }}

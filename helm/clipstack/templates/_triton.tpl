@@ -95,6 +95,6 @@ avg({{ include "clipstack.queueTime" (list . "pod") }})
 groups:
   - name: clipstack
     rules:
-      - record: {{ (include "clipstack.contract" nil | fromJson).queueTime.record }}{{ include "clipstack.queueWindow" . }}
+      - record: "{{ (include "clipstack.contract" nil | fromJson).queueTime.record }}{{ include "clipstack.queueWindow" . }}"
         expr: {{ include "clipstack.queueTime" (list . "namespace, pod") | quote }}
 {{- end -}}

@@ -44,8 +44,8 @@ initContainers:
 {{- $isInit := eq $model.weights "init" -}}
 {{- $image := $root.Values.embed.image -}}
 - name: weights{{ $tower.suffix }}{{ $file.name }}
-  image: {{ include "clipstack.image" $image }}
-  imagePullPolicy: {{ $image.pullPolicy }}
+  image: {{ include "clipstack.image" $image | quote }}
+  imagePullPolicy: {{ $image.pullPolicy | quote }}
   args:
     {{- if $isInit }}
     - fetch-weights
@@ -65,8 +65,8 @@ initContainers:
     - name: WEIGHTS_URL
       valueFrom:
         secretKeyRef:
-          name: {{ $model.init.existingSecret }}
-          key: {{ $file.key }}
+          name: {{ $model.init.existingSecret | quote }}
+          key: {{ $file.key | quote }}
   {{- end }}
   resources:
     {{- toYaml (index $root.Values (index . 1)).resources | nindent 4 }}
@@ -95,13 +95,13 @@ weights{{ eq (index . 0).Values.model.weights "init" | ternary (index . 1).suffi
 {{- define "clipstack.towerMount" -}}
 {{- $root := index . 0 -}}
 {{- $tower := index . 1 -}}
-- name: {{ include "clipstack.weightsName" (list $root $tower) }}
-  mountPath: {{ index . 2 }}
+- name: {{ include "clipstack.weightsName" (list $root $tower) | quote }}
+  mountPath: {{ index . 2 | quote }}
   {{- if index . 3 }}
   readOnly: true
   {{- end }}
   {{- if and (eq $root.Values.model.weights "pvc") $tower.subPath }}
-  subPath: {{ $tower.subPath }}
+  subPath: {{ $tower.subPath | quote }}
   {{- end }}
 {{- end -}}
 
@@ -126,7 +126,7 @@ weights{{ eq (index . 0).Values.model.weights "init" | ternary (index . 1).suffi
 {{- if and $towers (eq $model.weights "pvc") -}}
 - name: weights
   persistentVolumeClaim:
-    claimName: {{ $model.pvc.claimName }}
+    claimName: {{ $model.pvc.claimName | quote }}
     readOnly: true
 {{- else -}}
 {{- $volumes := list -}}
