@@ -131,6 +131,16 @@ describe("NVIDIA", () => {
       "nvidia-driver: nvidia-smi must work on the host, but fails: Driver/library version mismatch",
     ]);
   });
+
+  test("fails with a driver whose nvidia-smi does not know the compute capability", () => {
+    const failed = 'Field "compute_cap" is not a valid field to query.';
+    expect(messages({}, withGpus({ failed }))).toEqual([
+      `nvidia-driver: the NVIDIA driver must be 580 or newer for tritonserver:26.07-py3, got one before 510: nvidia-smi fails with '${failed}'`,
+    ]);
+    expect(messages(withGpu({ drivers: [] }), withGpus({ failed }))).toEqual([
+      `nvidia-driver: the NVIDIA driver must be 510 or newer, got one before 510: nvidia-smi fails with '${failed}'`,
+    ]);
+  });
 });
 
 describe("GPUs", () => {

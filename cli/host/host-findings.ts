@@ -134,6 +134,16 @@ function judgeNvidia(
     });
     return merged(runtime, none);
   }
+  if ("failed" in gpus && /is not a valid field to query/.test(gpus.failed)) {
+    const { branch = 510, image = "" } = highestDriver(needs) ?? {};
+    const old = problem({
+      code: "nvidia-driver",
+      // nvidia-smi reports the compute capability from branch 510 on
+      message: `the NVIDIA driver must be ${branch} or newer${image && ` for ${image}`}, got one before 510: nvidia-smi fails with '${gpus.failed}'`,
+      fix: "upgrade the driver of the host",
+    });
+    return merged(runtime, old);
+  }
   if ("failed" in gpus) {
     const broken = problem({
       code: "nvidia-driver",
@@ -245,10 +255,15 @@ function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[], deployed: boolean): Ho
   return merged({ problems, notes }, judgeDriver(needs, gpus));
 }
 
+/** Newest driver that an image of the environment requires. */
+function highestDriver({ drivers }: GpuNeeds): GpuNeeds["drivers"][number] | undefined {
+  return [...drivers].sort((a, b) => b.branch - a.branch)[0];
+}
+
 function judgeDriver(needs: GpuNeeds, gpus: readonly Gpu[]): HostVerdict {
   const version = gpus[0]?.driver ?? "";
   const branch = Number.parseInt(version, 10);
-  const highest = [...needs.drivers].sort((a, b) => b.branch - a.branch)[0];
+  const highest = highestDriver(needs);
   if (highest === undefined || Number.isNaN(branch) || branch >= highest.branch) return noFindings;
   const message = `the NVIDIA driver must be ${highest.branch} or newer for CUDA ${highest.cuda} of ${highest.image}, got ${version}`;
   if (needs.dataCentre) {
