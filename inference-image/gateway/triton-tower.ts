@@ -102,6 +102,7 @@ export class TritonTower<Item> {
   readonly #names = new WeakMap<GrpcTransport, string>();
   /** Fingerprint of the model of each Triton that can be used. */
   readonly #fingerprints = new Map<GrpcTransport, string | undefined>();
+  #fingerprint: string | undefined;
   #payload: TowerPayload<Item> | undefined;
   #maxBatchSize: number;
 
@@ -117,6 +118,7 @@ export class TritonTower<Item> {
           await this.#check(triton, call);
         } catch (error) {
           this.#fingerprints.delete(triton);
+          this.#fingerprint = this.#commonFingerprint();
           throw error;
         }
       },
@@ -139,9 +141,18 @@ export class TritonTower<Item> {
 
   /** Fingerprint of the embeddings; undefined if the Triton servers have none, or different ones during a rollout. */
   get fingerprint(): string | undefined {
+    return this.#fingerprint;
+  }
+
+  #commonFingerprint(): string | undefined {
     const [fingerprint, ...others] = new Set(this.#fingerprints.values());
     if (fingerprint === undefined || others.length > 0) return undefined;
     return decodedFingerprint(fingerprint, this.#options.decoding ?? "exact");
+  }
+
+  #setFingerprint(triton: GrpcTransport, fingerprint: string | undefined): void {
+    this.#fingerprints.set(triton, fingerprint);
+    this.#fingerprint = this.#commonFingerprint();
   }
 
   /** Number of items that wait for a call. */
@@ -298,7 +309,7 @@ export class TritonTower<Item> {
     this.#names.set(triton, metadata.name);
     const fingerprint = await this.#fingerprintOf(triton, config, metadata, options);
     if (checked) {
-      this.#fingerprints.set(triton, fingerprint);
+      this.#setFingerprint(triton, fingerprint);
       this.#checked.add(triton);
       return;
     }
@@ -326,7 +337,7 @@ export class TritonTower<Item> {
       (payload.single
         ? 2 * this.#maxBatchSize
         : Math.max(1, executionInstances(config as unknown as ModelConfig, 1)) + 1);
-    this.#fingerprints.set(triton, fingerprint);
+    this.#setFingerprint(triton, fingerprint);
     this.#checked.add(triton);
   }
 
