@@ -41,7 +41,8 @@ export function parseJson(text: string, fileName: string): unknown {
   let value: unknown;
   try {
     value = JSON.parse(content);
-    if (/\d[\d.eE+-]{15}|\d[eE][+-]?\d{3}/.test(content)) value = JSON.parse(withNumbersAsWritten(content));
+    if (/\d[\d.eE+-]{15}|\d[eE][+-]?\d{3}/.test(content))
+      value = JSON.parse(withNumbersAsWritten(content));
   } catch (error) {
     // the original message quotes the text, which may contain a secret
     const message = error instanceof Error ? error.message : "";
