@@ -68,7 +68,7 @@ export const service = z.strictObject({
   /** Names of the served models, which `models` of the environment describes. The first is the default. */
   models: z.array(z.string().min(1)).min(1),
   modelKind: z.enum(servedKinds),
-  /** Model kind of a Triton that accepts JPEG files, which DALI decodes, also of a gateway that forwards them; absent without it. */
+  /** Model kind of a Triton server that accepts JPEG files, which DALI decodes, also of a gateway that forwards them; absent without it. */
   jpegKind: z.enum(["dali", "dali-trt"]).optional(),
   /** Triton servers on other hosts to which a gateway forwards, `host:port`; absent without any. */
   upstreams: z.array(z.string().min(1)).min(1).optional(),

@@ -111,7 +111,7 @@ export function modelFor({ model, spec, jpegKind }: BenchModel, payload: Payload
   return tritonModelName(spec, payload === "uint8" ? "u8" : (jpegKind ?? "jpeg"));
 }
 
-/** Model of a Triton, and its model kind for JPEG files. */
+/** Model of a Triton server, and its model kind for JPEG files. */
 export type BenchModel = Pick<BenchTarget, "model" | "spec"> & {
   readonly jpegKind?: BenchTarget["jpegKind"] | undefined;
 };

@@ -314,7 +314,7 @@ test("starts only the services required by the endpoints and stops them", async 
   expect([await isPortInUse(embed), await isPortInUse(http)]).toEqual([false, false]);
 });
 
-test("the models of each payload are measured if the Triton loads their models", async () => {
+test("the models of each payload are measured if the Triton server loads their models", async () => {
   const { document } = await twoServices();
   const triton = document.resource.docker_container?.triton as { command: string[] };
   triton.command.push("--model-control-mode=explicit", "--load-model=openclip_vit_b32");

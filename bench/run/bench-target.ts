@@ -15,7 +15,7 @@ export interface BenchTarget extends ModelTower {
   readonly url: string;
   /** Name of the measured tower in requests to a Triton; of an image tower, that with FP32 input. */
   readonly model: string;
-  /** Model kind of the ensemble with which a Triton decodes JPEG files; absent without DALI. */
+  /** Model kind of the ensemble with which a Triton server decodes JPEG files; absent without DALI. */
   readonly jpegKind?: "dali" | "dali-trt";
   /** Precision that the server computes in; absent: that of its kind. Embeddings in FP16 are compared by their direction. */
   readonly precision?: "fp16";

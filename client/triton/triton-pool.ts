@@ -115,17 +115,12 @@ export class TritonPool implements CallUpstreams {
     return Math.max(hedgeShare * timeoutMs, hedgeMeans * this.#meanMs);
   }
 
-  async next(
-    signal: AbortSignal,
-    avoid: ReadonlySet<PooledTriton>,
-  ): Promise<PooledTriton | undefined> {
-    while (!this.#closed && !signal.aborted) {
+  next(signal: AbortSignal, avoid: ReadonlySet<PooledTriton>): Promise<PooledTriton | undefined> {
+    return this.#pickWithin(signal, () => {
       const picked = this.#pick(this.#candidates, avoid);
       picked?.outlier.attempt();
-      if (picked !== undefined) return picked;
-      await once(this.#events, "change", { signal }).catch(() => {});
-    }
-    return undefined;
+      return picked;
+    });
   }
 
   other(
@@ -146,12 +141,7 @@ export class TritonPool implements CallUpstreams {
       signal,
       AbortSignal.timeout(Math.min(this.hedgeMs(timeoutMs), timeoutMs)),
     ]);
-    while (!this.#closed && !waiting.aborted) {
-      const picked = this.other(excluded, avoid);
-      if (picked !== undefined) return picked;
-      await once(this.#events, "change", { signal: waiting }).catch(() => {});
-    }
-    return undefined;
+    return this.#pickWithin(waiting, () => this.other(excluded, avoid));
   }
 
   ended(triton: PooledTriton, ok: boolean): void {
@@ -188,6 +178,19 @@ export class TritonPool implements CallUpstreams {
   get #candidates(): readonly PooledTriton[] {
     const due = this.#tritons.filter(({ usable, outlier }) => usable && outlier.isDue);
     return due.length > 0 ? due : this.#inRotation;
+  }
+
+  /** Picks again after each change until there is a server, the pool is closed or the signal is aborted. */
+  async #pickWithin(
+    signal: AbortSignal,
+    pick: () => PooledTriton | undefined,
+  ): Promise<PooledTriton | undefined> {
+    while (!this.#closed && !signal.aborted) {
+      const picked = pick();
+      if (picked !== undefined) return picked;
+      await once(this.#events, "change", { signal }).catch(() => {});
+    }
+    return undefined;
   }
 
   /**

@@ -44,7 +44,7 @@ function synthTriton(options: Options = {}) {
 test.each([
   ["onnxruntime", "openclip_vit_b32_dali", "dali"],
   ["tensorrt", "openclip_vit_b32_dali_trt", "dali-trt"],
-] as const)("a Triton with %s also serves %s", (backend, ensemble, modelKind) => {
+] as const)("a Triton server with %s also serves %s", (backend, ensemble, modelKind) => {
   const { container, server } = synthTriton({ props: { backend } });
   expect(parseTritonArgs(tritonCommandOf(container.command).slice(1))["load-model"]).toEqual([
     backend === "tensorrt" ? "openclip_vit_b32_trt" : "openclip_vit_b32",

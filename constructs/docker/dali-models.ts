@@ -44,7 +44,7 @@ export interface DaliModelsProps
 
 const mountInTools = "/pipeline";
 
-/** Models with which a Triton decodes JPEG files: a DALI pipeline and an ensemble for each model with an image tower. */
+/** Models with which a Triton server decodes JPEG files: a DALI pipeline and an ensemble for each model with an image tower. */
 export class DaliModels extends Construct {
   /** Folders in the model repository and names in requests. */
   readonly names: readonly string[];

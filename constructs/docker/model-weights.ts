@@ -58,7 +58,7 @@ export interface ModelWeightsProps {
    */
   readonly models?: readonly ModelSpec[];
   /**
-   * Model kind of the image towers whose version 1 contains the weights. `u8` files contain the normalisation; only Tritons with the
+   * Model kind of the image towers whose version 1 contains the weights. `u8` files contain the normalisation; only Triton servers with the
    * backend `onnxruntime` read them.
    *
    * @default "fp32"

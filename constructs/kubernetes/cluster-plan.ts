@@ -30,10 +30,10 @@ import type { GpuCluster } from "./gpu-cluster.ts";
 
 /** Props of the embed server and Tritons in a cluster, and the plan derived from them. */
 
-/** Model kind and weights of the models of the embed server and the Tritons. */
+/** Model kind and weights of the models of the embed server and the Triton servers. */
 export type ClusterModel = ClusterWeights & {
   /**
-   * Model kind of the image towers in Tritons with the backend `onnxruntime`. `u8` files contain the normalisation; ONNX Runtime in the
+   * Model kind of the image towers in Triton servers with the backend `onnxruntime`. `u8` files contain the normalisation; ONNX Runtime in the
    * embed server and TensorRT do not read them.
    *
    * @default "fp32"

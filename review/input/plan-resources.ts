@@ -5,6 +5,7 @@ import { secretPaths } from "./secrets.ts";
 import {
   changedPaths,
   isObject,
+  isUnset,
   markedPaths,
   serverManagedFields,
   valueAt,
@@ -34,12 +35,10 @@ function isRealDrift(
   if (action === "no-op") return false;
   if (action !== "update") return true;
   return changedPaths(before, after).some(
-    (path) => !isExcluded(path) && ![valueAt(before, path), valueAt(after, path)].every(isUnset),
+    (path) =>
+      !isExcluded(path) &&
+      [valueAt(before, path), valueAt(after, path)].some((value) => value !== 0 && !isUnset(value)),
   );
-}
-
-function isUnset(value: unknown): boolean {
-  return !value || (typeof value === "object" && Object.keys(value).length === 0);
 }
 
 export function changesOf(

@@ -97,7 +97,7 @@ export function canonical(value: unknown): string {
 }
 
 /** Returns whether a value is a form of an unset attribute; synthesized files and plans use different ones. */
-function isUnset(value: unknown): boolean {
+export function isUnset(value: unknown): boolean {
   return (
     value === undefined ||
     value === null ||

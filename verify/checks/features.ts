@@ -15,6 +15,7 @@ import {
   modelsResponse,
   openAiErrorResponse,
 } from "../../contract/openai-api.ts";
+import { serverEnv } from "../../contract/server-env.ts";
 import { controlApis, requiredHeaders, tritonCommandOf } from "../../contract/triton-flags.ts";
 import { type Check, type CheckContext, itemsOf, ownKinds } from "./check.ts";
 
@@ -64,14 +65,9 @@ export const featuresCheck: Check = {
   },
 };
 
-/** Hosts in the declared variables of a container or pod. */
+/** Origins in the declared variables of a container or pod. */
 function imageHosts({ workload }: ServiceUnderTest): readonly string[] {
-  const { IMAGE_URL_HOSTS: hosts = "" } = workload.env;
-  return hosts
-    .split(",")
-    .map((host) => host.trim())
-    .filter((host) => host !== "")
-    .map((host) => new URL(host.includes("://") ? host : `https://${host}`).origin);
+  return serverEnv.shape.IMAGE_URL_HOSTS.parse(workload.env.IMAGE_URL_HOSTS);
 }
 
 /** Control APIs that the server must close, by the path of a request that changes nothing. */

@@ -98,7 +98,7 @@ function wrongConfigurations(service: ServiceUnderTest): readonly string[] {
   });
 }
 
-/** Models with which a Triton decodes JPEG files. */
+/** Models with which a Triton server decodes JPEG files. */
 function daliNames({ models, workload }: ServiceUnderTest): readonly string[] {
   const { jpegKind } = workload.service;
   if (jpegKind === undefined || workload.service.kind !== "triton") return [];
