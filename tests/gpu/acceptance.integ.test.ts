@@ -51,6 +51,7 @@ describe.skipIf(realTritonMissing !== "")(
       const engines = steps.find(({ name }) => name === "engines")?.result;
       expect(engines).toEqual([
         expect.objectContaining({ engine: "onnxruntime", minCosine: expect.closeTo(1, 4) }),
+        expect.objectContaining({ engine: "onnxruntime-fp16", minCosine: expect.closeTo(1, 4) }),
       ]);
       const record = parseBenchRecord(
         readFileSync(join(output, "onnxruntime.json"), "utf8"),

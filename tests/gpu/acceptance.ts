@@ -50,17 +50,17 @@ const engineNames = ["onnxruntime", "pytorch"] as const;
 const loadsOf = {
   cuda: {
     clients: "1,8,32,128",
-    batches: "1,32",
-    largeClients: "8",
-    largeBatches: "64,256",
+    batchClients: "8",
+    batches: "32",
+    largeBatches: "256",
     timing: ["--rounds", "2", "--window", "0.4", "--windows", "2", "--warmup", "0.5"],
     engineBatch: 256,
     engineSeconds: 0.3,
   },
   cpu: {
     clients: "2",
-    batches: "1,4",
-    largeClients: "1",
+    batchClients: "1",
+    batches: "4",
     largeBatches: "64",
     timing: ["--rounds", "1", "--window", "0.3", "--windows", "2", "--warmup", "0.1"],
     engineBatch: 4,
@@ -180,10 +180,15 @@ async function accept(options: Options): Promise<boolean> {
   };
 
   await step("machine", () => describe(options));
-  const weights = { fp32: join(folder, "model.onnx"), u8: join(folder, "model.u8.onnx") };
+  const weights = {
+    fp32: join(folder, "model.onnx"),
+    u8: join(folder, "model.u8.onnx"),
+    fp16: join(folder, "model.fp16.onnx"),
+  };
   const made = await step("weights", () => makeWeights(options, weights));
   if (made === undefined) return false;
-  await step("engines", () => measureEngines(options, weights.fp32));
+  await step("FP16 file", () => convertToFp16(options, weights));
+  await step("engines", () => measureEngines(options, weights));
   const baseline = engines.includes("pytorch")
     ? await step("PyTorch baseline", () => open(startBaseline(weights.fp32, options, signal)))
     : undefined;
@@ -249,18 +254,31 @@ async function describe(options: Options) {
   return { ...describeMachine(), python, readings, parsed: parseGpuUse(readings) };
 }
 
-async function makeWeights(options: Options, { fp32, u8 }: { fp32: string; u8: string }) {
+type Weights = { readonly fp32: string; readonly u8: string; readonly fp16: string };
+
+async function makeWeights(options: Options, { fp32, u8 }: Weights) {
   const profile = ["--profile", options.weights];
   await clipstack(options, "model", "generate", ...profile, "--output", fp32, "--json");
   await ensureOptimised(openclipVitB32, fp32, u8);
   return { profile: options.weights };
 }
 
-async function measureEngines(options: Options, weights: string) {
+/** Writes the file that TensorRT 11 is given. Without a GPU the command installs the packages it needs. */
+async function convertToFp16(options: Options, { fp32, fp16 }: Weights) {
+  const convert = ["model", "convert", "--precision", "fp16", "--keep-graph", "--rounds", "1"];
+  const python = options.device === "cuda" ? ["--python", options.python] : [];
+  const files = ["--weights", fp32, "--output", fp16];
+  const { agreement } = JSON.parse(
+    await clipstack(options, ...convert, ...files, ...python, "--json"),
+  );
+  return { agreement };
+}
+
+async function measureEngines(options: Options, { fp32, fp16 }: Weights) {
   const { engineBatch, engineSeconds } = loadsOf[options.device];
   const script = fileURLToPath(new URL("measure-engines.py", import.meta.url));
   const limits = [String(engineBatch), String(engineSeconds)];
-  const args = [weights, options.device, ...limits, options.engines.join(",")];
+  const args = [fp32, fp16, options.device, ...limits, options.engines.join(",")];
   const found = JSON.parse(await outputOf(options.python, ["-B", script, ...args], options));
   const failed = found.filter(({ error }: { error?: string }) => error !== undefined);
   if (failed.length > 0) throw new UserError(JSON.stringify(found));
@@ -281,7 +299,8 @@ async function gpuProcesses(options: Options) {
   });
 }
 
-function bench(
+/** Single images from all numbers of clients, then requests of several images from one number of clients. */
+async function bench(
   options: Options,
   engine: EngineName,
   weights: string,
@@ -289,7 +308,7 @@ function bench(
   gateway: Server | undefined,
   baseline: Server | undefined,
 ) {
-  const { clients, batches, timing } = loadsOf[options.device];
+  const { clients, batchClients, batches, timing } = loadsOf[options.device];
   const services = { "embed-http": gateway, "pytorch-http": baseline };
   const urls = Object.entries(services).flatMap(([name, server]) =>
     server === undefined ? [] : ["--url", `${name}=http://127.0.0.1:${server.ports.http}`],
@@ -302,19 +321,24 @@ function bench(
   ];
   if (gateway !== undefined) names.unshift("embed-http");
   if (baseline !== undefined) names.push("pytorch-http");
-  return runBench(options, weights, ports, `${engine}.json`, [
-    ...urls,
-    ...["--backend", names.join(",")],
-    ...["--concurrency", clients, "--batch-sizes", batches, ...timing],
+  const common = [...urls, "--backend", names.join(","), ...timing];
+  const single = await runBench(options, weights, ports, `${engine}.json`, [
+    ...common,
+    ...["--concurrency", clients, "--batch-sizes", "1"],
   ]);
+  const several = await runBench(options, weights, ports, `${engine}-batches.json`, [
+    ...common,
+    ...["--concurrency", batchClients, "--batch-sizes", batches],
+  ]);
+  return { records: [single.record, several.record] };
 }
 
 /** Batches above the maximum of the shipped configuration. */
 function benchLarge(options: Options, engine: EngineName, weights: string, { ports }: Server) {
-  const { largeClients, largeBatches, timing } = loadsOf[options.device];
+  const { batchClients, largeBatches, timing } = loadsOf[options.device];
   return runBench(options, weights, ports, `${engine}-large-batches.json`, [
     ...["--model", largeBatchSpec.name, "--backend", "onnx-grpc,onnx-grpc_uint8"],
-    ...["--concurrency", largeClients, "--batch-sizes", largeBatches, ...timing],
+    ...["--concurrency", batchClients, "--batch-sizes", largeBatches, ...timing],
   ]);
 }
 

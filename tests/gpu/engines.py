@@ -56,7 +56,7 @@ class PyTorch:
 
 
 def open_engine(name: str, file: str, device: str):
-    """Returns the engine `onnxruntime`, `onnxruntime-fp32` (without TensorFloat-32) or `pytorch`."""
+    """Returns the engine `onnxruntime`, `onnxruntime-fp32` (without TensorFloat-32), `onnxruntime-fp16` or `pytorch`."""
     if name == "pytorch":
         return PyTorch(file, device)
-    return OnnxRuntime(file, device, tf32=name == "onnxruntime")
+    return OnnxRuntime(file, device, tf32=name != "onnxruntime-fp32")

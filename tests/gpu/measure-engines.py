@@ -1,6 +1,6 @@
 """Measures engines without a server and prints one JSON object.
 
-Usage: measure-engines.py MODEL DEVICE LARGEST_BATCH SECONDS ENGINES. Each engine computes batches of 1, 2, 4, … images for SECONDS each:
+Usage: measure-engines.py MODEL FP16_MODEL DEVICE LARGEST_BATCH SECONDS ENGINES. Each engine computes batches of 1, 2, 4, … images for SECONDS each:
 median time in ms, images per second, GPU memory of this process, and the agreement with ONNX Runtime on the CPU.
 """
 
@@ -12,8 +12,8 @@ import time
 import numpy as np
 from engines import OnnxRuntime, open_engine
 
-model, device = sys.argv[1:3]
-largest, seconds = int(sys.argv[3]), float(sys.argv[4])
+model, fp16_model, device = sys.argv[1:4]
+largest, seconds = int(sys.argv[4]), float(sys.argv[5])
 images = np.random.default_rng(1).standard_normal((max(largest, 8), 3, 224, 224)).astype(np.float32)
 
 
@@ -40,15 +40,15 @@ def measure(engine, batch):
     return {"batch": batch, "runs": len(times), "medianMs": 1000 * median, "imagesPerSecond": batch / median}
 
 
-names = sys.argv[5].split(",")
-if device == "cuda" and "onnxruntime" in names:
-    names.append("onnxruntime-fp32")
+names = sys.argv[6].split(",")
+if "onnxruntime" in names:
+    names += ["onnxruntime-fp16", *(["onnxruntime-fp32"] if device == "cuda" else [])]
 reference = OnnxRuntime(model, "cpu").run(images[:8])
 results = []
 for name in names:
     before = gpu_memory_mib()
     try:
-        engine = open_engine(name, model, device)
+        engine = open_engine(name, fp16_model if name == "onnxruntime-fp16" else model, device)
         found = engine.run(images[:8])
         results.append(
             {
