@@ -43,6 +43,7 @@ export function clusterFindings(
   return [
     ...namespaceFindings(props, plan),
     ...towerFilesFindings(props.model, towers),
+    ...weightsFindings(props),
     ...u8FileFindings("model.modelKind", props.model.modelKind, [
       ["embed.backend", embed.backend, "triton"],
       ["triton.backend", triton.backend, "onnxruntime"],
@@ -65,7 +66,6 @@ export function clusterFindings(
               ]
             : []),
           ...(gpus > 0 ? releaseFindings(triton.image, gpu, "triton.image") : []),
-          ...weightsFindings(props),
           ...podFindings("triton"),
           ...configurationProblems(plan).map((problem) => `triton.${problem}`),
           ...metricSourceFindings("triton", triton.autoscaler, props.scraping, triton.autoscaler),
@@ -142,14 +142,23 @@ function exposureFindings({
 }
 
 function weightsFindings({ model, triton }: ClusterInferenceProps): readonly Finding[] {
-  return findingIf(
-    model.weights === "image" &&
-      triton.server === "tritonserver" &&
-      triton.image.startsWith("nvcr.io/nvidia/"),
-    "model.weights",
-    "be pvc or init when triton.image is NVIDIA's own, which has no weights",
-    "'image'",
-  );
+  if (model.weights !== "image") return [];
+  return [
+    ...findingIf(
+      triton.enabled &&
+        triton.server === "tritonserver" &&
+        triton.image.startsWith("nvcr.io/nvidia/"),
+      "model.weights",
+      "be pvc or init when triton.image is NVIDIA's own, which has no weights",
+      "'image'",
+    ),
+    ...findingIf(
+      !triton.enabled && (model.sha256 !== undefined || model.towers !== undefined),
+      model.sha256 === undefined ? "model.towers" : "model.sha256",
+      "be omitted when triton.enabled is false: the embed server computes its fingerprint from the file that it serves",
+      "a checksum",
+    ),
+  ];
 }
 
 /** Rejects a pod with several MIG devices or time slices: a CUDA process uses one MIG device, and two slices may be of one GPU. */

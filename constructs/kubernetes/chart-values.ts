@@ -63,7 +63,7 @@ const model = z
     ),
     sha256: matching(
       "[0-9a-f]{64}",
-      "SHA-256 of `model.onnx`: required with `init`, verified with `pvc` if set. For a single tower.",
+      "SHA-256 of `model.onnx`: required with `init`, verified if set with `pvc`, and with `image` by the Triton pods (of `model.trt-fp16.onnx` for Tritons with TensorRT 11). For a single tower.",
     ),
     pvc: z
       .strictObject({

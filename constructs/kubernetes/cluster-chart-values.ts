@@ -103,14 +103,15 @@ function tritonValues(props: ClusterInferenceProps, plan: ClusterPlan): ChartVal
 function weightsValues(model: ClusterModel, towers: readonly PlannedTower[]): ChartValues["model"] {
   const [only, ...others] = towers;
   const { folder, url, sha256 } = others.length === 0 ? (only?.files ?? {}) : {};
-  const entries = towers.flatMap((tower) => towerEntry(tower, others.length === 0));
+  const isOnVolume = model.weights === "pvc";
+  const entries = towers.flatMap((tower) => towerEntry(tower, others.length === 0, isOnVolume));
   const common = {
     ...(sha256 !== undefined && { sha256 }),
     ...(entries.length > 0 && { towers: Object.fromEntries(entries) }),
   };
   switch (model.weights) {
     case "image":
-      return { weights: "image" };
+      return { weights: "image", ...common };
     case "pvc": {
       const subPath = folder === undefined ? {} : { subPath: folder };
       return { weights: "pvc", pvc: { claimName: model.claim, ...subPath }, ...common };
@@ -130,11 +131,12 @@ function downloadLimit(towers: readonly PlannedTower[]): { readonly sizeLimit?: 
 }
 
 /** Entry of `model.towers`; none for a single tower without a downloaded tokenizer. */
-function towerEntry({ folder: name, files }: PlannedTower, isOnly: boolean) {
+function towerEntry({ folder: name, files }: PlannedTower, isOnly: boolean, isOnVolume: boolean) {
   const { folder, url, sha256, tokenizer } = files;
   const entry = {
     ...(!isOnly && {
-      ...(url === undefined ? { subPath: folder ?? "" } : { url }),
+      ...(isOnVolume && { subPath: folder ?? "" }),
+      ...(url !== undefined && { url }),
       ...(sha256 !== undefined && { sha256 }),
     }),
     ...(tokenizer?.url !== undefined && {

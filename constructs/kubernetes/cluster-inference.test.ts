@@ -124,9 +124,25 @@ test.each([
   const url = "https://models.example/m";
   expect(textOf({ weights: "init", url, sha256 })).toContain(`"${own}"`);
   expect(textOf({ weights: "pvc", claim: "w", sha256 })).toContain(`"${own}"`);
+  expect(textOf({ weights: "image", sha256 })).toContain(`"${own}"`);
   for (const model of [{ weights: "pvc", claim: "w" }, { weights: "image" }] as const) {
     expect(textOf(model)).not.toContain("fingerprint");
   }
+});
+
+test("passes the checksums of weights in the images, which only Triton pods verify", () => {
+  const valuesOf = (settings: string, model: ClusterModel) =>
+    synthInference(settings, model).values.model;
+  expect(valuesOf("", { weights: "image", sha256 })).toEqual({ weights: "image", sha256 });
+  const towers = { "siglip2-base-224:text": { sha256 } };
+  expect(valuesOf(models, { weights: "image", towers })).toEqual({
+    weights: "image",
+    towers: { siglip2_base_224_text: { sha256 } },
+  });
+  const alone = "embed: { backend: onnxruntime }\ntriton: { enabled: false }";
+  expect(() => synthInference(alone, { weights: "image", sha256 })).toThrow(
+    "model.sha256 must be omitted when triton.enabled is false",
+  );
 });
 
 test("downloads the file of each tower, and its tokenizer", () => {

@@ -145,7 +145,7 @@ export interface PlannedTower {
   /** Folder in Triton's model repository, and name in requests. */
   readonly tritonModel: string;
   readonly config: DeployedModelConfig;
-  /** Source of the files; empty if the images contain them. */
+  /** Source of the files; at most a checksum if the images contain them. */
   readonly files: TowerFiles;
 }
 

@@ -14,6 +14,7 @@ const findings = (model: ClusterWeights, ...names: readonly string[]) =>
 
 test("accepts images with any models", () => {
   expect(findings({ weights: "image" }, "openclip-vit-b32", "siglip2-base-224")).toEqual([]);
+  expect(findings({ weights: "image", sha256 }, "dinov2-small")).toEqual([]);
 });
 
 test("accepts the file of the only tower without its name", () => {
@@ -33,6 +34,15 @@ test.each<[string, ClusterWeights, readonly string[], readonly string[]]>([
     { weights: "pvc", claim: "weights", folder: "clip" },
     ["openclip-vit-b32"],
     ["model.folder must be in model.towers, by the name of its tower, got 'clip'"],
+  ],
+  [
+    "one checksum for several towers, and checksums without a tower",
+    { weights: "image", sha256, towers: { "dinov2-base:image": { sha256 } } },
+    ["openclip-vit-b32"],
+    [
+      `model.sha256 must be in model.towers, by the name of its tower, got '${sha256}'`,
+      "model.towers must have entries for openclip-vit-b32:image, openclip-vit-b32:text only, got 'dinov2-base:image'",
+    ],
   ],
   [
     "towers without a file, and files without a tower",

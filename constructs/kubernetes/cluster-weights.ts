@@ -30,8 +30,16 @@ type ByTower<File> = Readonly<Record<string, File>>;
 
 /** Source of the weights. */
 export type ClusterWeights =
-  /** Included in the images. */
-  | { readonly weights: "image" }
+  /** Included in the images. With `sha256`, each Triton pod verifies the file that it loads. */
+  | (Pick<VolumeFile, "sha256"> & {
+      readonly weights: "image";
+      /**
+       * Checksums by tower.
+       *
+       * @default - one tower, which `sha256` describes
+       */
+      readonly towers?: ByTower<Pick<VolumeFile, "sha256">>;
+    })
   /** Stored on a volume. */
   | (VolumeFile & {
       readonly weights: "pvc";
@@ -66,7 +74,7 @@ export function towerName({ spec, modality }: ServedTower): string {
 }
 
 /**
- * Returns the files of a tower; nothing if the images contain them.
+ * Returns the files of a tower; only a checksum if the images contain them.
  *
  * @param repositoryFolder - Folder of the tower in a model repository.
  * @param isOnly - Whether no other tower is served.
@@ -77,8 +85,10 @@ export function towerFiles(
   repositoryFolder: string,
   isOnly: boolean,
 ): TowerFiles {
-  if (model.weights === "image") return {};
   const only = isOnly && model.towers === undefined;
+  if (model.weights === "image") {
+    return { sha256: only ? model.sha256 : model.towers?.[towerName(tower)]?.sha256 };
+  }
   const file = tokenizerFile(tower);
   if (model.weights === "pvc") {
     const { folder, sha256 }: VolumeFile = only
@@ -91,12 +101,11 @@ export function towerFiles(
   return { url, sha256, ...(file !== undefined && { tokenizer: { file, ...entry?.tokenizer } }) };
 }
 
-/** Findings about weights that are not in the images. */
+/** Findings about the files of the towers. */
 export function towerFilesFindings(
   model: ClusterWeights,
   towers: readonly ServedTower[],
 ): readonly Finding[] {
-  if (model.weights === "image") return [];
   const names = towers.map(towerName);
   const entries = Object.keys(model.towers ?? {});
   const isSource = model.towers === undefined && names.length === 1;

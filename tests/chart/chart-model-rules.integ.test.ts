@@ -86,6 +86,11 @@ describe.skipIf(noHelm !== "")("chart with invalid models fails in one line", ()
       "model.sha256 is the value of a single tower: with several, set model.towers.<tower>.sha256 for openclip_vit_b32, openclip_vit_b32_text, dinov2_small, siglip2_base_224_text",
     ],
     [
+      "on a checksum that no pod verifies",
+      { model: { sha256 } },
+      "model.sha256 must be empty with model.weights image and without Triton: the embed server computes its fingerprint from the file that it serves",
+    ],
+    [
       "on a tower without a URL",
       { models: ["openclip-vit-b32"], model: { weights: "init" } },
       "model.towers.openclip_vit_b32.url or model.init.existingSecret is required with model.weights init",

@@ -59,6 +59,12 @@ model:
 createNamespace: false
 model: { weights: pvc, claim: weights, towers: { dinov2-small:image: { sha256: ${sha256} } } }`,
   ],
+  ["with verified weights in the image", `model: { weights: image, sha256: ${sha256} }`],
+  [
+    "with verified weights of one tower in the image",
+    `models: [openclip-vit-b32, dinov2-small]
+model: { weights: image, towers: { dinov2-small:image: { sha256: ${sha256} } } }`,
+  ],
   ["with a fixed number of pods", "triton: { autoscaler: { minReplicas: 3, maxReplicas: 3 } }"],
 ];
 

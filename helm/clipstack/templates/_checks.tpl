@@ -25,6 +25,11 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- if and (eq $v.model.weights "pvc") (not $v.model.pvc.claimName) -}}
 {{- fail "model.pvc.claimName is required with model.weights pvc" -}}
 {{- end -}}
+{{- if and (eq $v.model.weights "image") (not $v.triton.enabled) -}}
+{{- range $tower := $towers -}}
+{{- if $tower.sha256 }}{{ fail (printf "%s must be empty with model.weights image and without Triton: the embed server computes its fingerprint from the file that it serves" (include "clipstack.weightsValue" (list $towers $tower "sha256" "sha256"))) }}{{ end -}}
+{{- end -}}
+{{- end -}}
 {{- if and (eq $v.model.weights "init") (eq (include "clipstack.bytes" $v.model.init.sizeLimit) "0") -}}
 {{- fail (printf "model.init.sizeLimit must be at least 1 byte with model.weights init, got %v" $v.model.init.sizeLimit) -}}
 {{- end -}}

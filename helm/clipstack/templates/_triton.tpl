@@ -18,8 +18,8 @@ their fingerprint (contract/fingerprint.ts). Arguments: root, tower.
 {{- $weights := default "image" $tower.sha256 | trunc 12 -}}
 {{- $image := include "clipstack.image" (include "clipstack.tritonImage" $root | fromJson) | sha256sum | trunc 12 -}}
 {{- $text | replace $contract.enginesMark (printf "%s_%s" $weights $image) -}}
-{{- /* pods verify the checksum, but not that of files in an image */ -}}
-{{- if and $tower.sha256 (ne $root.Values.model.weights "image") -}}
+{{- /* pods verify the checksum */ -}}
+{{- if $tower.sha256 -}}
 {{- $precision := contains $contract.tensorrtFile $text | ternary "fp16" "fp32" -}}
 {{- $fingerprint := printf `{"precision":"%s","preprocessing":"%s","weights":"%s"}` $precision $tower.preprocessing $tower.sha256 | sha256sum -}}
 {{- $names := $contract.fingerprintParameters -}}

@@ -1,6 +1,6 @@
 {{/*
-Init containers that download or verify the files of the towers, in the embed image. A gateway needs only the tokenizers, and
-Triton needs none.
+Init containers that download or verify the files of the towers, in the embed image; in Triton's if that contains the weights. A gateway
+needs only the tokenizers, and Triton needs none.
 Arguments: root, component.
 */}}
 {{- define "clipstack.weightsInit" -}}
@@ -10,8 +10,14 @@ Arguments: root, component.
 {{- $isInit := eq $model.weights "init" -}}
 {{- $isGateway := include "clipstack.isGateway" . -}}
 {{- $contract := include "clipstack.contract" nil | fromJson -}}
-{{- $isOnly := eq (len (include "clipstack.towers" $root | fromJson).towers) 1 -}}
+{{- $towers := (include "clipstack.towers" $root | fromJson).towers -}}
+{{- $isOnly := eq (len $towers) 1 -}}
 {{- $containers := list -}}
+{{- if and (eq $model.weights "image") (eq $component "triton") -}}
+{{- range $tower := $towers -}}
+{{- if $tower.sha256 }}{{ $containers = append $containers (include "clipstack.imageCheck" (list $root $tower)) }}{{ end -}}
+{{- end -}}
+{{- end -}}
 {{- range $tower := (include "clipstack.mountedTowers" . | fromJson).towers -}}
 {{- if and (not $isGateway) (or $isInit $tower.sha256) -}}
 {{- $key := $isOnly | ternary $model.init.existingSecretKey $tower.file -}}
@@ -68,14 +74,40 @@ initContainers:
           name: {{ $model.init.existingSecret | quote }}
           key: {{ $file.key | quote }}
   {{- end }}
-  resources:
-    {{- toYaml (index $root.Values (index . 1)).resources | nindent 4 }}
-  securityContext:
-    {{- include "clipstack.containerSecurity" $root | nindent 4 }}
-  volumeMounts:
-    - name: tmp
-      mountPath: /tmp
+  {{- include "clipstack.initRest" (list $root (index . 1)) | nindent 2 }}
     {{- include "clipstack.towerMount" (list $root $tower "/weights" (not $isInit)) | nindent 4 }}
+{{- end -}}
+
+{{/* Init container that verifies the file of a tower in Triton's image. Arguments: root, tower. */}}
+{{- define "clipstack.imageCheck" -}}
+{{- $root := index . 0 -}}
+{{- $tower := index . 1 -}}
+{{- $contract := include "clipstack.contract" nil | fromJson -}}
+{{- $image := include "clipstack.tritonImage" $root | fromJson -}}
+{{- $file := contains $contract.tensorrtFile (include "clipstack.modelConfig" (list $root $tower)) | ternary $contract.tensorrtFile "model.onnx" -}}
+- name: weights{{ $tower.suffix }}
+  image: {{ include "clipstack.image" $image | quote }}
+  imagePullPolicy: {{ $image.pullPolicy | quote }}
+  command: [sh, -c]
+  args:
+    - |
+      {{- $root.Files.Get "files/check-weights.sh" | nindent 6 }}
+    - check-weights
+    - "{{ $contract.repository }}/{{ $tower.triton }}/1/{{ $file }}"
+    - {{ $tower.sha256 | quote }}
+  {{- include "clipstack.initRest" (list $root "triton") | nindent 2 }}
+{{- end -}}
+
+{{/* Resources, security context and the first mount of an init container. Arguments: root, component. */}}
+{{- define "clipstack.initRest" -}}
+{{- $root := index . 0 -}}
+resources:
+  {{- toYaml (index $root.Values (index . 1)).resources | nindent 2 }}
+securityContext:
+  {{- include "clipstack.containerSecurity" $root | nindent 2 }}
+volumeMounts:
+  - name: tmp
+    mountPath: /tmp
 {{- end -}}
 
 {{/* Quantity in whole bytes: text with a unit, or a number. */}}
