@@ -24,6 +24,7 @@ export {
   TerraformStack,
   TerraformVariable,
   Testing,
+  Token,
 } from "cdktf";
 
 /**

@@ -16,7 +16,7 @@ export const positive = z.number({ error: "must be a number" }).positive("must b
 
 /** String that matches `pattern`; `rule` describes it after "must be". */
 export const text = (rule: string, pattern: RegExp) =>
-  z.string({ error: `must be ${rule}` }).regex(pattern, `must be ${rule}`);
+  z.string({ error: `must be ${rule}` }).regex(pattern, { error: `must be ${rule}`, abort: true });
 
 /** Error option of a discriminated union: lists the valid discriminator values. */
 export const oneOf = <const Key extends string>(key: Key, words: readonly string[]) => ({

@@ -1,32 +1,35 @@
 import { z } from "zod";
+import {
+  accelerator as acceleratorProp,
+  dockerEndpoint,
+  exposure,
+  gpuId,
+  memoryLimitMiB,
+  migProfile,
+  port,
+} from "../constructs/checks/prop-types.ts";
 import { maxModelVersions, optimumBatchSizes } from "../contract/deployed-model-config.ts";
 import { gpuNames, maxGpus } from "../contract/gpus.ts";
 import { baselinePort, hostPorts, type TritonPorts } from "../contract/ports.ts";
 import { grpcTarget } from "../contract/server-env.ts";
 import { queueDelayMicroseconds } from "../contract/triton-models.ts";
 import { embedImage, tritonImage } from "./image-settings.ts";
-import { integer, name, port, text } from "./setting-types.ts";
+import { integer, name, text } from "./setting-types.ts";
 
 /** Settings shared by the stacks that deploy containers on a GPU host. */
 
-export const accelerator = z
-  .enum(["gpu", "cpu"])
+export const accelerator = acceleratorProp
   .default("gpu")
   .describe("Hardware that the services run on. `cpu` deploys the same services without a GPU.");
 
-const expose = z
-  .enum(["loopback", "all-interfaces"])
+const expose = exposure
   .default("loopback")
   .describe(
     "Network interfaces that the ports are bound to. `loopback`: reachable from the host and through SSH tunnels.",
   );
 
-const gpuUuid = text(
-  "an index or a UUID like 'GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46' or 'MIG-…'",
-  /^(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
-);
 export const gpus = z
-  .array(z.union([integer(0, 63), gpuUuid]))
+  .array(gpuId)
   .min(1, "must list at least one GPU")
   .max(maxGpus, `must list at most ${maxGpus} GPUs`)
   .describe(
@@ -37,16 +40,12 @@ export const gpus = z
 export const host = (count: number) =>
   z
     .strictObject({
-      docker: text(
-        "'ssh://[user@]host[:port]' or 'unix:///path'",
-        /^(ssh:\/\/([\w.-]+@)?([\w.-]+|\[[\da-f:.]+\])(:[1-9]\d{0,4})?|unix:\/\/\/[\w./-]+)$/i,
-      )
-        .refine(URL.canParse, "must have a valid host and a port of at most 65535")
+      docker: dockerEndpoint
         .default("unix:///var/run/docker.sock")
         .describe("Docker endpoint of the GPU host."),
       gpu: z.enum(gpuNames).default("rtx-4080").describe("GPU model, a key of the GPU catalogue."),
       count: integer(1, maxGpus).default(count).describe("Number of GPUs in the host."),
-      migProfile: text("a MIG profile like '1g.10gb'", /^\d+g\.\d+gb(\+\w+)?$/)
+      migProfile: migProfile
         .optional()
         .describe("Profile of the MIG devices in `gpus`, whose memory the models must fit."),
       cores: integer(1, 1_024)
@@ -111,7 +110,7 @@ const upstreams = z
     "With a gateway: Triton servers on other hosts to which it also forwards, each with the same models (docs/guides/several-hosts.md).",
   );
 
-const memoryMiB = integer(256, 4_194_304)
+const memoryMiB = memoryLimitMiB
   .optional()
   .describe(
     "Memory limit of the container in MiB. Default: from the models and the largest requests (docs/deploy.md).",

@@ -48,7 +48,7 @@ export function loadEnvironments(folder: string): LoadedEnvironments {
       environments.push(readEnvironmentFile(name, file, models));
     } catch (error) {
       if (!(error instanceof SettingsError)) throw error;
-      rejected.push({ name, lines: error.lines });
+      rejected.push({ name, lines: error.lines, valid: error.valid });
     }
   }
   if (environments.length + rejected.length === 0) {

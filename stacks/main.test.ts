@@ -229,13 +229,13 @@ function stacksIn(outdir: string): readonly string[] {
 /** Exit code 2, these lines and nothing else, and all environments written except those in `files`. */
 async function expectRejection(
   files: Readonly<Record<string, string>>,
-  lines: readonly string[],
+  lines: readonly unknown[],
 ): Promise<void> {
   const folder = folderWith(files);
   const outcome = await runHere(["--environments", folder]);
   const names = shippedEnvironments.filter((name) => name in files).sort();
   expect(outcome.stderr.split("\n")).toEqual([
-    ...lines.map((line) => line.replace("FOLDER", folder)),
+    ...lines.map((line) => (typeof line === "string" ? line.replace("FOLDER", folder) : line)),
     expect.stringMatching(/^not synthesized because of these errors: /),
   ]);
   expect(outcome.code).toBe(2);
@@ -271,6 +271,25 @@ test.each([
     [
       "single-gpu/embed: port must be free on the host, got 8010, which triton-onnx (ports.http) uses",
     ],
+  ],
+  [
+    "two services on one port beside an error of the schema",
+    {
+      "single-gpu":
+        "host: { gpu: rtx4090 }\nembed: { port: 8010 }\ntritonOnnx: { ports: { http: 8010 } }",
+    },
+    [
+      "FOLDER/single-gpu.yaml:",
+      expect.stringMatching(
+        /^ {2}host\.gpu must be one of .*, got 'rtx4090' \(did you mean 'rtx-4090'\?\)$/,
+      ),
+      "single-gpu/embed: port must be free on the host, got 8010, which triton-onnx (ports.http) uses",
+    ],
+  ],
+  [
+    "a port of another service in place of an invalid one, whose default clashes",
+    { "single-gpu": "embed: { port: 8010 }\ntritonOnnx: { ports: { http: 80110 } }" },
+    ["FOLDER/single-gpu.yaml:", "  tritonOnnx.ports.http must be 1 to 65535, got 80110"],
   ],
   [
     "an autoscaler above the quota",

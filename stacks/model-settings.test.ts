@@ -42,6 +42,14 @@ test("a model with modalities serves only these", () => {
 });
 
 test.each([
+  [
+    "models: [openclip-vitb32]",
+    `x.yaml: models.0 must be one of ${catalogueNames.join(", ")}, got 'openclip-vitb32' (did you mean 'openclip-vit-b32'?)`,
+  ],
+  [
+    "models: [siglip2]",
+    `x.yaml: models.0 must be one of ${catalogueNames.join(", ")}, got 'siglip2' (did you mean 'siglip2-base-224'?)`,
+  ],
   ["models: [vit]", `x.yaml: models.0 must be one of ${catalogueNames.join(", ")}, got 'vit'`],
   [
     "models: [dinov2-small, dinov2-small]",

@@ -1,9 +1,9 @@
 import { z } from "zod";
+import { nearestOf, renderValue } from "../contract/issue-lines.ts";
 import { type ModelSpec, withModalities } from "../contract/model-spec.ts";
 import { defaultModel } from "../contract/models/index.ts";
 import type { LoadedModels } from "./model-files.ts";
 import { SettingsError } from "./settings-error.ts";
-import { renderValue } from "./settings-issues.ts";
 
 /** Setting `models` of every stack, and the specs that it selects. */
 
@@ -61,8 +61,9 @@ export function resolveModels(
     const spec = loaded.models.get(name);
     if (spec === undefined) {
       const invalid = loaded.rejected.find((other) => other.name === name);
-      const known = [...loaded.models.keys()].join(", ");
-      lines.push(...(invalid?.lines ?? [`${setting} must be one of ${known}, got ${got}`]));
+      const known = [...loaded.models.keys()];
+      const must = `${setting} must be one of ${known.join(", ")}, got ${got}`;
+      lines.push(...(invalid?.lines ?? [`${must}${nearestOf(name, known)}`]));
       return [];
     }
     if (/[$%]\{/.test(JSON.stringify(spec))) {

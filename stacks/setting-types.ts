@@ -1,10 +1,9 @@
-import { integer, text } from "../contract/value-types.ts";
+import { text } from "../contract/value-types.ts";
 
+export { port } from "../constructs/checks/prop-types.ts";
 export { integer, oneOf, text } from "../contract/value-types.ts";
 
 /** Types of single settings: each error message is `must …`. */
-
-export const port = integer(1, 65_535);
 
 export const image = text("an image name like 'name:1.2' or 'name@sha256:…'", /^[\w./:@-]+$/);
 

@@ -1,10 +1,17 @@
 import { UserError } from "../contract/user-error.ts";
+import type { ValidSettings } from "./valid-settings.ts";
 
 /** All errors of the settings, one per line. */
 export class SettingsError extends UserError {
   override readonly name = "SettingsError";
 
-  constructor(readonly lines: readonly string[]) {
+  /**
+   * @param valid - The valid settings of the environment, if only others are invalid.
+   */
+  constructor(
+    readonly lines: readonly string[],
+    readonly valid?: ValidSettings,
+  ) {
     super(lines.join("\n"));
   }
 }

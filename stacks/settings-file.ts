@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { SettingsError } from "./settings-error.ts";
+import type { ValidSettings } from "./valid-settings.ts";
 
 /** Files with settings of users: environments and model specs. */
 
@@ -7,6 +8,8 @@ import { SettingsError } from "./settings-error.ts";
 export interface RejectedFile {
   readonly name: string;
   readonly lines: readonly string[];
+  /** @default - too little of an environment is valid, or it is a model */
+  readonly valid?: ValidSettings | undefined;
 }
 
 /** Returns whether a YAML value is a map. */

@@ -53,7 +53,7 @@ test("reports every error at once: path, rule and value", () => {
   const yaml = "host: { gpu: a10g, count: 0 }\nembed: { port: 70000, expose: everybody }";
   expect(mistakes("single-gpu", yaml)).toEqual([
     "environments/x.yaml:",
-    `  host.gpu must be one of ${gpuNames.join(", ")}, got 'a10g'`,
+    `  host.gpu must be one of ${gpuNames.join(", ")}, got 'a10g' (did you mean 'a10'?)`,
     "  host.count must be 1 to 16, got 0",
     "  embed.port must be 1 to 65535, got 70000",
     "  embed.expose must be one of loopback, all-interfaces, got 'everybody'",
@@ -148,7 +148,7 @@ test.each(stackNames)("accepts review waivers and a latency goal for %s", (envir
 test.each([
   [
     "rule: image-digset",
-    "rule must be the id of a rule (docs/rules/README.md; did you mean 'image-digest'?), got 'image-digset'",
+    "rule must be the id of a rule (docs/rules/README.md), got 'image-digset' (did you mean 'image-digest'?)",
   ],
   [
     "rule: waiver-expired",

@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { renderValue } from "../contract/issue-lines.ts";
 import { modelCatalogue } from "../contract/models/index.ts";
 import { kindSettings } from "./kind-settings.ts";
 import { kubernetesSettings } from "./kubernetes-settings.ts";
@@ -8,8 +9,8 @@ import { multiGpuSettings } from "./multi-gpu-settings.ts";
 import { parseYaml } from "./parse-yaml.ts";
 import { SettingsError } from "./settings-error.ts";
 import { isMap } from "./settings-file.ts";
-import { renderValue } from "./settings-issues.ts";
 import { singleGpuSettings } from "./single-gpu-settings.ts";
+import { validSettings } from "./valid-settings.ts";
 import { validateSettings } from "./validate-settings.ts";
 
 export const stackSchemas = {
@@ -89,17 +90,23 @@ function validate<Stack extends StackName>(
   models: LoadedModels,
 ): StackSettings[Stack] {
   const schema: z.ZodType<{ readonly models: readonly ModelSetting[] }> = stackSchemas[stack];
-  let settings: { readonly models: readonly ModelSetting[] };
+  const withSpecs = (settings: z.infer<typeof schema>) => ({
+    ...settings,
+    models: resolveModels(file, settings.models, models),
+  });
+  let settings: z.infer<typeof schema>;
   try {
     settings = validateSettings(schema, file, input);
   } catch (error) {
     if (!(error instanceof SettingsError)) throw error;
-    throw new SettingsError([...error.lines, ...modelErrors(file, input, models)]);
+    const lines = modelErrors(file, input, models);
+    const valid = lines.length === 0 ? validSettings(schema, input) : undefined;
+    throw new SettingsError(
+      [...error.lines, ...lines],
+      valid && { ...valid, stack, settings: withSpecs(valid.settings) },
+    );
   }
-  return {
-    ...settings,
-    models: resolveModels(file, settings.models, models),
-  } as unknown as StackSettings[Stack];
+  return withSpecs(settings) as unknown as StackSettings[Stack];
 }
 
 const catalogue: LoadedModels = { models: modelCatalogue, rejected: [] };

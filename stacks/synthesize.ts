@@ -20,10 +20,16 @@ export async function synthesize({
   removeOutput(options.outdir);
   const { environments, rejected } = loadEnvironments(folder);
   // cdktf and the provider bindings take most of the time
-  if (environments.length === 0) return { summaries: [], notes: [], rejected };
-  const { writeStacks } = await import("./write-stacks.ts");
+  if (environments.length === 0 && rejected.every(({ valid }) => valid === undefined)) {
+    return { summaries: [], notes: [], rejected };
+  }
+  const { portLines, writeStacks } = await import("./write-stacks.ts");
   const written = writeStacks(environments, options);
-  return { ...written, rejected: [...rejected, ...written.rejected] };
+  const unwritten = rejected.map((file) => ({
+    ...file,
+    lines: [...file.lines, ...portLines(file)],
+  }));
+  return { ...written, rejected: [...unwritten, ...written.rejected] };
 }
 
 /** Removes what an earlier synthesis wrote, so that no invalid environment keeps its earlier stack. */

@@ -1,6 +1,6 @@
 import type { z } from "zod";
+import { issueLines } from "../contract/issue-lines.ts";
 import { SettingsError } from "./settings-error.ts";
-import { issueLines } from "./settings-issues.ts";
 
 /**
  * Value of a settings file, with defaults filled in.

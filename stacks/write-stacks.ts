@@ -72,6 +72,17 @@ export function writeStacks(
   return { summaries: stacks.map(summary), notes: hostNotes(stacks, outdir), rejected };
 }
 
+/** Ports that two services of a rejected environment publish, if its valid settings alone tell. */
+export function portLines({ name, valid }: RejectedFile): readonly string[] {
+  if (valid === undefined) return [];
+  const stack = createStack(new App(), { name, ...valid } as unknown as EnvironmentSettings);
+  return findingsOf(stack).filter((line) => {
+    const [, service, port, other] =
+      /\/([\w-]+): \S+ must be free on the host, got (\d+), which ([\w-]+) /.exec(line) ?? [];
+    return port !== undefined && valid.isPort(Number(port), [service!, other!]);
+  });
+}
+
 /** Path of a stack's Terraform JSON inside the output folder. */
 function stackFile(name: string): string {
   return `stacks/${name}/cdk.tf.json`;

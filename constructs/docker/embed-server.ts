@@ -23,6 +23,8 @@ import {
 } from "../checks/container-limits.ts";
 import { check } from "../checks/findings.ts";
 import type { GpuId } from "../checks/gpus.ts";
+import { exposure, memoryLimitMiB, port as portType } from "../checks/prop-types.ts";
+import { checkedProps } from "../checks/props.ts";
 import { u8FileFindings } from "../checks/weights.ts";
 import { expression } from "../expression.ts";
 import { nameInStack, objectName } from "../names.ts";
@@ -126,9 +128,14 @@ export class EmbedServer extends Construct {
   /** Bearer token required from clients if the port is published on all interfaces: `TF_VAR_<name>_api_key`. */
   readonly apiKey?: TerraformVariable;
 
-  constructor(scope: Construct, id: string, props: EmbedServerProps) {
+  constructor(scope: Construct, id: string, given: EmbedServerProps) {
     super(scope, id);
 
+    const props = checkedProps(this, given, {
+      port: portType.optional(),
+      expose: exposure.optional(),
+      memoryMiB: memoryLimitMiB.optional(),
+    });
     const { host, image, backend, port = embedPort, expose = "loopback" } = props;
     const gpus = backend.kind === "onnxruntime" && host.accelerator === "gpu" ? backend.gpus : [];
     const name = nameInStack(this);

@@ -1,8 +1,17 @@
 import { Network } from "@cdktf/provider-docker/lib/network/index.js";
 import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
-import { type GpuName, type GpuSpec, gpuCatalogue, migMemoryMiB } from "../../contract/gpus.ts";
+import { z } from "zod";
+import {
+  type GpuName,
+  type GpuSpec,
+  gpuCatalogue,
+  gpuNames,
+  maxGpus,
+  migMemoryMiB,
+} from "../../contract/gpus.ts";
 import { gpuLayout } from "../../contract/model-config.ts";
+import { integer } from "../../contract/value-types.ts";
 import { addressOf, DataResource, Lazy, type TerraformResource, TerraformStack } from "../cdktf.ts";
 import { requiredDriver } from "../checks/drivers.ts";
 import { check } from "../checks/findings.ts";
@@ -14,6 +23,8 @@ import {
   migFindings,
 } from "../checks/gpus.ts";
 import { type PortClaim, portConflicts } from "../checks/ports.ts";
+import { accelerator, dockerEndpoint, migProfile } from "../checks/prop-types.ts";
+import { checkedProps } from "../checks/props.ts";
 import { type VramUse, vramFindings, vramMiB } from "../checks/vram.ts";
 import type { RunsClipstack } from "../clipstack-command.ts";
 import { expression, projectFolder } from "../expression.ts";
@@ -110,9 +121,10 @@ export class GpuHost extends Construct {
   readonly #prerequisites: { readonly resource: TerraformResource; readonly version: string }[] =
     [];
 
-  constructor(scope: Construct, id: string, props: GpuHostProps) {
+  constructor(scope: Construct, id: string, given: GpuHostProps) {
     super(scope, id);
 
+    const props = checkedProps(this, given, hostFields, hostStandIns);
     this.docker = props.docker;
     this.accelerator = props.accelerator ?? "gpu";
     this.gpu = { name: props.gpu, ...gpuCatalogue[props.gpu] };
@@ -338,6 +350,16 @@ export class GpuHost extends Construct {
     return path.startsWith("/") ? path : expression(`abspath("${projectFolder}/${path}")`);
   }
 }
+
+const hostFields = {
+  docker: dockerEndpoint,
+  gpu: z.enum(gpuNames),
+  count: integer(1, maxGpus),
+  migProfile: migProfile.optional(),
+  cores: integer(1, 1_024).optional(),
+  accelerator: accelerator.optional(),
+};
+const hostStandIns = { docker: "unix:///var/run/docker.sock", gpu: gpuNames[0], count: maxGpus };
 
 /** Disk space of an unpacked image in Docker's data folder, in MiB, including the layers that a build leaves. */
 const imageMiB: Readonly<Record<ImageKind, number>> = {

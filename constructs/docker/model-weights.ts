@@ -3,12 +3,14 @@ import { basename, dirname } from "node:path";
 import type { Container, ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
+import { z } from "zod";
 import { tensorrtFile } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { nextModelName } from "../../contract/triton-models.ts";
 import { TerraformLocal } from "../cdktf.ts";
+import { checkedProps } from "../checks/props.ts";
 import { expression } from "../expression.ts";
 import { nameInStack, objectName } from "../names.ts";
 import {
@@ -102,8 +104,19 @@ export class ModelWeights extends Construct {
   #tensorrtTowers: readonly TowerWeights[] | undefined;
   readonly #versions = new Map<string, Volume>();
 
-  constructor(scope: Construct, id: string, props: ModelWeightsProps) {
+  constructor(scope: Construct, id: string, given: ModelWeightsProps) {
     super(scope, id);
+
+    const props = checkedProps(
+      this,
+      given,
+      {
+        source: z.enum(["volume", "host-path", "image"]),
+        modelRepository: z.string({ error: "must be a path" }).min(1, "must be a path"),
+        modelKind: z.enum(["fp32", "u8"]).optional(),
+      },
+      { source: "volume", modelRepository: "model_repository" },
+    );
 
     const { source, models = defaultModels, modelKind = "fp32" } = props;
     this.#props = props;

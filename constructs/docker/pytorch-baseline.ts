@@ -1,6 +1,7 @@
 import { posix } from "node:path";
 import { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
+import { z } from "zod";
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { Service } from "../../contract/environment.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
@@ -12,6 +13,8 @@ import { addressOf } from "../cdktf.ts";
 import { limitsOf, pytorchMemoryMiB } from "../checks/container-limits.ts";
 import { check, type Finding, findingIf } from "../checks/findings.ts";
 import type { GpuId } from "../checks/gpus.ts";
+import { gpuId, port as portType } from "../checks/prop-types.ts";
+import { checkedProps } from "../checks/props.ts";
 import { nameInStack, objectName } from "../names.ts";
 import {
   checkStopTimes,
@@ -62,9 +65,15 @@ export class PytorchBaseline extends Construct {
   /** Underlying container. For anything the props do not cover, use `container.addOverride()`. */
   readonly container: Container;
 
-  constructor(scope: Construct, id: string, props: PytorchBaselineProps) {
+  constructor(scope: Construct, id: string, given: PytorchBaselineProps) {
     super(scope, id);
 
+    const props = checkedProps(
+      this,
+      given,
+      { gpus: z.array(gpuId), port: portType.optional() },
+      { gpus: [0] },
+    );
     const { host, image, weights, port = baselinePort } = props;
     const name = nameInStack(this);
     const gpus = host.accelerator === "gpu" ? props.gpus : [];

@@ -1,5 +1,6 @@
 import { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
+import { z } from "zod";
 import {
   type backendKinds,
   type DeployedModelConfig,
@@ -10,7 +11,7 @@ import type { Service } from "../../contract/environment.ts";
 import { preprocessingSha256 } from "../../contract/fingerprint.ts";
 import { deployedConfigName, executionInstances } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
-import { type TritonPorts, tritonPorts } from "../../contract/ports.ts";
+import { hostPorts, type TritonPorts, tritonPorts } from "../../contract/ports.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { type daliModels, tritonModelName } from "../../contract/triton-models.ts";
 import { type PrecisionSource, precisionSourceOf } from "../../contract/triton-releases.ts";
@@ -31,6 +32,8 @@ import {
   tritonOptionFindings,
 } from "../checks/images.ts";
 import { exposureFindings } from "../checks/ports.ts";
+import { exposure, gpuId, memoryLimitMiB, port } from "../checks/prop-types.ts";
+import { checkedProps } from "../checks/props.ts";
 import { u8FileFindings, weightsFindings } from "../checks/weights.ts";
 import { nameInStack, objectName } from "../names.ts";
 import { type FileKind, type ServedTower, towerKind, towerSuffix } from "../served-towers.ts";
@@ -131,6 +134,18 @@ interface ServedModel {
   readonly deployed: DeployedModelConfig;
 }
 
+const tritonFields = {
+  backend: z.enum(["onnxruntime", "tensorrt"]),
+  modelControl: z.enum(["explicit", "none", "open"]).optional(),
+  jpegDecoder: z.enum(["none", "dali"]).optional(),
+  ports: z.strictObject({ http: port, grpc: port, metrics: port }),
+  gpus: z.array(gpuId).optional(),
+  expose: exposure.optional(),
+  memoryMiB: memoryLimitMiB.optional(),
+  allocator: z.enum(["glibc", "tcmalloc", "jemalloc"]).optional(),
+};
+const tritonStandIns = { backend: "onnxruntime", ports: hostPorts.tritonOnnx } as const;
+
 /** Triton in a container. */
 export class TritonServer extends Construct {
   /** Model kind of the image towers. */
@@ -154,9 +169,10 @@ export class TritonServer extends Construct {
   /** Underlying container. For anything the props do not cover, use `container.addOverride()`. */
   readonly container: Container;
 
-  constructor(scope: Construct, id: string, props: TritonServerProps) {
+  constructor(scope: Construct, id: string, given: TritonServerProps) {
     super(scope, id);
 
+    const props = checkedProps(this, given, tritonFields, tritonStandIns);
     const { host, server, tools, weights, ports, modelControl = "explicit" } = props;
     const { expose = "loopback" } = props;
     const service = nameInStack(this);

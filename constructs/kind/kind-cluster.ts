@@ -2,9 +2,12 @@ import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
 import { KubernetesProvider } from "@cdktf/provider-kubernetes/lib/provider/index.js";
 import { Construct } from "constructs";
+import { z } from "zod";
 import { DataResource, TerraformStack } from "../cdktf.ts";
 import { check } from "../checks/findings.ts";
 import { portConflicts } from "../checks/ports.ts";
+import { port } from "../checks/prop-types.ts";
+import { checkedProps } from "../checks/props.ts";
 import type { RunsClipstack } from "../clipstack-command.ts";
 import { HostCheck } from "../docker/host-check.ts";
 import type { HostRequirements } from "../docker/host-requirements.ts";
@@ -68,8 +71,16 @@ export class KindCluster extends Construct implements ClusterAccess {
   readonly #files: HostRequirements["files"] = [];
   readonly #images: string[] = [];
 
-  constructor(scope: Construct, id: string, props: KindClusterProps) {
+  constructor(scope: Construct, id: string, given: KindClusterProps) {
     super(scope, id);
+
+    const mapping = z.strictObject({ nodePort: port, hostPort: port });
+    const props = checkedProps(
+      this,
+      given,
+      { portMappings: z.array(mapping) },
+      { portMappings: [] },
+    );
 
     check(this, () =>
       portConflicts(

@@ -5,6 +5,7 @@ import { podObjectName, podSecurity } from "../../contract/pods.ts";
 import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import { clusterFindings, clusterWarnings } from "../checks/cluster.ts";
 import { check, warn } from "../checks/findings.ts";
+import { checkedProps } from "../checks/props.ts";
 import type { ServiceEntry } from "../environment-output.ts";
 import { clusterChartValues } from "./cluster-chart-values.ts";
 import { type ClusterInferenceProps, type ClusterPlan, clusterPlan } from "./cluster-plan.ts";
@@ -23,6 +24,7 @@ export class ClusterInference extends Construct {
   constructor(scope: Construct, id: string, props: ClusterInferenceProps) {
     super(scope, id);
 
+    checkedProps(this, props);
     const { cluster } = props;
     const plan = clusterPlan(props);
     check(this, () => clusterFindings(props, plan));

@@ -1,14 +1,20 @@
 import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
 import { KubernetesProvider } from "@cdktf/provider-kubernetes/lib/provider/index.js";
 import { Construct } from "constructs";
+import { z } from "zod";
 import {
   type GpuName,
   type GpuSpec,
   gpuCatalogue,
+  gpuNames,
   gpuResource,
+  maxGpus,
   migMemoryMiB,
 } from "../../contract/gpus.ts";
+import { integer } from "../../contract/value-types.ts";
 import { DataResource, TerraformStack } from "../cdktf.ts";
+import { accelerator } from "../checks/prop-types.ts";
+import { checkedProps } from "../checks/props.ts";
 import type { RunsClipstack } from "../clipstack-command.ts";
 import type { Accelerator } from "../docker/gpu-host.ts";
 import { type ClusterLocation, gpusOf } from "../environment-output.ts";
@@ -95,8 +101,21 @@ export class GpuCluster extends Construct implements ClusterAccess {
 
   #required: NamespaceRequirements | undefined;
 
-  constructor(scope: Construct, id: string, props: GpuClusterProps) {
+  constructor(scope: Construct, id: string, given: GpuClusterProps) {
     super(scope, id);
+
+    const pool = z.looseObject({
+      gpu: z.enum(gpuNames),
+      nodes: integer(1, 1_000),
+      gpusPerNode: integer(1, maxGpus),
+      devicesPerGpu: integer(1, 48).optional(),
+    });
+    const props = checkedProps(
+      this,
+      given,
+      { accelerator, pool },
+      { accelerator: "gpu", pool: { ...given.pool, ...poolStandIns } },
+    );
 
     this.context = props.context;
     this.kubeconfigFile = props.kubeconfig;
@@ -186,6 +205,8 @@ export class GpuCluster extends Construct implements ClusterAccess {
     };
   }
 }
+
+const poolStandIns = { gpu: gpuNames[0], nodes: 1_000, gpusPerNode: maxGpus, devicesPerGpu: 1 };
 
 /** Postcondition: the context of the first deployment. */
 function sameContext(environment: string, context: string) {

@@ -31,6 +31,7 @@ import {
 } from "../checks/kubernetes.ts";
 import { podMemoryFindings } from "../checks/memory.ts";
 import { nodePortFindings } from "../checks/ports.ts";
+import { checkedProps } from "../checks/props.ts";
 import { stopTimeFindings } from "../checks/stop-times.ts";
 import type { ClusterAccess, ImageReference } from "./cluster-access.ts";
 import type { InferenceNamespace } from "./inference-namespace.ts";
@@ -226,6 +227,7 @@ function networkPolicyOf(scope: Construct, metadata: Metadata): void {
 /** Checks the embed server in a cluster, for typed resources and the chart alike. */
 export function checkInference(construct: Construct, props: InferenceDeploymentProps): void {
   const { cluster, namespace, autoscaler, resources, nodePort, models = defaultModels } = props;
+  checkedProps(construct, props);
   check(construct, () => autoscalerFindings(autoscaler));
   check(construct, () => budgetFindings(props.budget, autoscaler));
   check(construct, () => quotaFindings(autoscaler, surge, resources, namespace.quota));

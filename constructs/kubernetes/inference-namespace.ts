@@ -5,6 +5,7 @@ import { Construct } from "constructs";
 import { labelNames, podAppName, podSecurity } from "../../contract/pods.ts";
 import { addressOf, DataResource } from "../cdktf.ts";
 import type { ContainerRange, Quota } from "../checks/kubernetes.ts";
+import { checkedProps } from "../checks/props.ts";
 import type { ClusterAccess } from "./cluster-access.ts";
 import { quotaQuantities, rangeQuantities } from "./kubernetes-quantities.ts";
 
@@ -38,6 +39,7 @@ export class InferenceNamespace extends Construct {
   constructor(scope: Construct, id: string, props: InferenceNamespaceProps) {
     super(scope, id);
 
+    checkedProps(this, props);
     const { cluster, deployWith = "kubernetes" } = props;
     this.name = props.name;
     this.quota = props.quota;

@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { valueAt as valueIn } from "../review/input/value-paths.ts";
 
 type Issue = z.core.$ZodIssue;
 type Path = readonly PropertyKey[];
@@ -37,7 +36,8 @@ function linesOf(issue: Issue, schema: z.ZodType, input: unknown): readonly stri
   const value = valueAt(input, issue.path);
   const where = dotted(issue.path);
   if (value === undefined) return [`${where} is required`];
-  return [`${where || "the file"} ${rule(issue)}, got ${renderValue(value)}`];
+  const near = issue.code === "invalid_value" ? nearestOf(value, issue.values.map(String)) : "";
+  return [`${where || "the file"} ${rule(issue)}, got ${renderValue(value)}${near}`];
 }
 
 /** Issues of the union member that matches the type of the value. */
@@ -97,8 +97,15 @@ const typeNames: Readonly<Record<string, string>> = {
   boolean: "true or false",
 };
 
-function valueAt(input: unknown, path: Path): unknown {
-  return valueIn(input, path as (string | number)[]);
+/** Value at a path of own keys; undefined if it does not exist. */
+export function valueAt(input: unknown, path: Path): unknown {
+  return path.reduce<unknown>(
+    (inner, key) =>
+      typeof inner === "object" && inner !== null && Object.hasOwn(inner, key)
+        ? (inner as Record<PropertyKey, unknown>)[key]
+        : undefined,
+    input,
+  );
 }
 
 /** `host.gpu`, `tritonOnnx.gpus.3`. */
@@ -148,14 +155,25 @@ function unwrap(schema: unknown, value: unknown): unknown {
   return objects.find(fits) ?? objects[0];
 }
 
-/** Candidate with the smallest edit distance to `word`, if that is at most a third of its length. */
+/** ` (did you mean 'l4'?)`; empty if no candidate is near. */
+export function nearestOf(value: unknown, candidates: readonly string[]): string {
+  const near = typeof value === "string" ? nearest(value, candidates) : undefined;
+  return near === undefined ? "" : ` (did you mean '${near}'?)`;
+}
+
+/** Candidate with the smallest edit distance to `word`, if that is at most a third of its length; otherwise the only one that contains the word. */
 export function nearest(word: string, candidates: readonly string[]): string | undefined {
   const best = candidates
     .map((candidate) => ({ candidate, distance: editDistance(word, candidate) }))
     .sort((a, b) => a.distance - b.distance)[0];
-  return best !== undefined && best.distance <= Math.max(1, Math.floor(word.length / 3))
-    ? best.candidate
-    : undefined;
+  if (best !== undefined && best.distance <= Math.max(1, Math.floor(word.length / 3))) {
+    return best.candidate;
+  }
+  const parts = word.toLowerCase().split(/[^a-z0-9]+/);
+  const containing = candidates.filter((candidate) =>
+    parts.every((part) => candidate.toLowerCase().includes(part)),
+  );
+  return containing.length === 1 ? containing[0] : undefined;
 }
 
 /** Case-insensitive edit distance with transpositions (optimal string alignment). */
