@@ -1,3 +1,4 @@
+import { describe, type Workload } from "../artefact/workload.ts";
 import {
   type CheckResult,
   type EnvironmentSubject,
@@ -81,6 +82,17 @@ export class CheckRun {
     }
   }
 
+  /** Reports that a check of services cannot be run. */
+  skip(id: string, workloads: readonly Workload[], message: string): void {
+    const { environment } = this;
+    this.#report(
+      workloads.map((workload) => ({
+        ...{ id, environment, outcome: "skip", message, measured: {} },
+        ...{ service: workload.service.name, resource: describe(workload) },
+      })),
+    );
+  }
+
   phase(text: string): void {
     this.options.onEvent({ kind: "phase", environment: this.environment, text });
   }
@@ -146,7 +158,7 @@ export class CheckRun {
 /** Environment with its finished checks. */
 export interface CheckedEnvironment {
   readonly subject: EnvironmentSubject;
-  /** At least one. */
+  /** None if the environment was skipped. */
   readonly models: readonly ReferenceModel[];
   readonly run: CheckRun;
 }
@@ -189,7 +201,10 @@ export async function recordOf(
     },
     environments: environments.map(({ subject, models }) => {
       if (models.length > 1) return { ...subject, models: models.map((own) => own.subject) };
-      return models[0]?.file === model.file ? subject : { ...subject, model: models[0]?.subject };
+      const [own] = models;
+      return own === undefined || own.file === model.file
+        ? subject
+        : { ...subject, model: own.subject };
     }),
     checks: results,
     measurements: runs.flatMap((run) => run.measurements),

@@ -29,7 +29,7 @@ function outline(html: string): string {
 
 test("the HTML report has a section for every question", () => {
   expect(outline(reportHtml(testRecord()))).toMatchInlineSnapshot(`
-    "✓40 checks passed
+    "!40 checks passed
     Checks
       table
     Endpoints
@@ -149,6 +149,9 @@ test("every report names the deployed server of each Triton", () => {
   expect(reportText(deployed)).toContain(line);
   expect(reportMarkdown(deployed)).toContain(line);
   expect(reportHtml(deployed)).toContain(line.replaceAll("'", "&#39;"));
+  expect(reportText(deployed)).toContain("Declared Triton");
+  const onHost = { ...deployed, subject: { ...deployed.subject, target: "deployed" } as const };
+  expect(reportText(onHost)).toContain("Deployed Triton");
 });
 
 test("a file edited by hand is a caveat", () => {

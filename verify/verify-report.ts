@@ -5,7 +5,7 @@ import {
   modelsOf,
   type VerifyRecord,
 } from "../bench/record/record.ts";
-import { runCaveats, subjectCaveats } from "../bench/report/caveats.ts";
+import { runCaveats, subjectCaveats, warningText } from "../bench/report/caveats.ts";
 import {
   type Caveat,
   commitText,
@@ -34,7 +34,7 @@ import {
 } from "../bench/report/number-format.ts";
 import { endpointStyle } from "../bench/report/plot-styles.ts";
 import { barPlot, dotPlot, rangeLegend, rangePlot } from "../bench/report/row-plots.ts";
-import { artefactFacts, modelText, tritonsText } from "../bench/report/subject.ts";
+import { artefactFacts, modelText, tritonLabel, tritonsText } from "../bench/report/subject.ts";
 import { checks as registry } from "./checks/registry.ts";
 
 /** Report of a verification: checks by environment, then endpoints, parity and every check. */
@@ -49,21 +49,24 @@ export function verifyReport(record: VerifyRecord): Report {
       : `${failed.length} of ${counted(total, "check")} failed`;
   const rows = endpointRows(record);
   const tritons = tritonsText(environments);
+  const caveats = caveatsOf(record);
+  const warning = warningText(caveats);
   return {
     title: "Verification",
     verdict: `${verdict}${skipped === 0 ? "" : `, ${skipped} skipped`}`,
-    tone: failed.length === 0 ? "good" : "bad",
+    tone: failed.length > 0 ? "bad" : warning === "" ? "good" : "care",
+    ...(warning === "" ? {} : { warning }),
     facts: [
       ["Environments", environments.map(({ name }) => name).join(", ")],
       ["Target", subject.target],
       modelFact(record),
-      ...(tritons === "" ? [] : [["Deployed Triton", tritons] as const]),
+      ...(tritons === "" ? [] : [[tritonLabel(subject.target), tritons] as const]),
       ["Commit", commitText(subject)],
       ["When", whenText(record)],
       ["Machine", machineText(subject.machine)],
     ],
     failures: failed.map(failureOf),
-    caveats: caveatsOf(record),
+    caveats,
     summary: [matrixSection(record), ...endpointSections(record, rows)],
     sections: [...loadSections(rows), ...paritySections(record, rows), ...detailSections(record)],
     subject: subjectFacts(record),
@@ -80,10 +83,22 @@ function modelFact({ subject, environments }: VerifyRecord): Fact {
   return ["Models", texts.join("; ")];
 }
 
-function caveatsOf({ subject, environments, measurements }: VerifyRecord): readonly Caveat[] {
+function caveatsOf({
+  subject,
+  environments,
+  checks,
+  measurements,
+}: VerifyRecord): readonly Caveat[] {
   const run = { ...subject, environments };
   const isP99Unreliable = measurements.some(({ latencyMs }) => latencyMs?.p99Reliable === false);
+  const unavailable = environments.flatMap(({ name }): readonly Caveat[] => {
+    const own = checks.filter(({ environment }) => environment === name);
+    const [first] = own;
+    if (first === undefined || own.some(({ outcome }) => outcome !== "skip")) return [];
+    return [{ kind: "subject", title: `${name} was skipped`, text: first.message }];
+  });
   return [
+    ...unavailable,
     ...subjectCaveats(run),
     ...(isP99Unreliable
       ? [

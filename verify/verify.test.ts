@@ -13,6 +13,7 @@ import {
 } from "../artefact/test-artefact.ts";
 import { parseRecord, type VerifyRecord } from "../bench/record/record.ts";
 import { defaultModel } from "../contract/models/index.ts";
+import { UserError } from "../contract/user-error.ts";
 import { normalised } from "../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../inference/preprocess/preprocess.ts";
 import { generateModel } from "../model-tools/generate.ts";
@@ -20,6 +21,7 @@ import { tinyModel } from "../model-tools/test-model.ts";
 import type { VerifyEvent } from "./check-run.ts";
 import { checks } from "./checks/registry.ts";
 import { type VerifyOptions, verify } from "./verify.ts";
+import { verifyReport } from "./verify-report.ts";
 
 const project = fileURLToPath(new URL("../", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "clipstack-verify-test-"));
@@ -376,6 +378,48 @@ test("fails before any start if a port is in use, naming the container", async (
     `port ${port} of busy/busy-embed is in use on this machine\nstop the program that listens there, or rerun with --port-offset 10000`,
   );
   await new Promise((resolve) => other.close(resolve));
+});
+
+describe("an environment whose model files are unavailable", () => {
+  const remedy = "its tokenizer is missing: run 'npx clipstack model export missing'";
+  const documents = async () => {
+    const [first = 0, second = 0] = await freePorts(2);
+    return [
+      embedsDocument("available", [{ name: "embed", port: first }]),
+      embedsDocument("unavailable", [{ name: "embed", port: second }]),
+    ];
+  };
+  /** Fails for the second environment. */
+  const choosing = async (): Promise<Pick<VerifyOptions, "chooseModel">> => {
+    const file = await tinyModel();
+    let calls = 0;
+    return {
+      chooseModel: async (spec, modality) => {
+        if (++calls > 1) throw new UserError(remedy);
+        return { spec, modality, file, subject: { name: "tiny", weights: "random" } };
+      },
+    };
+  };
+
+  test("is an error before any start", async () => {
+    await expect(run(await documents(), await choosing())).rejects.toThrow(remedy);
+  });
+
+  test("is skipped with the remedy if that is asked for, and the others are reported", async () => {
+    const skipUnavailable = { ...(await choosing()), skipUnavailable: true };
+    const record = await run(await documents(), skipUnavailable);
+    expect(record.passed).toBe(true);
+    const own = record.checks.filter(({ environment }) => environment === "unavailable");
+    expect(own).toMatchObject([{ id: "start", outcome: "skip", message: remedy }]);
+    expect(record.checks.filter(({ outcome }) => outcome === "pass").length).toBeGreaterThan(9);
+    expect(verifyReport(parseRecord(JSON.stringify(record), "record.json")).caveats).toContainEqual(
+      {
+        kind: "subject",
+        title: "unavailable was skipped",
+        text: remedy,
+      },
+    );
+  });
 });
 
 test("stops all processes when aborted", async () => {

@@ -16,6 +16,7 @@ import {
 import { openService } from "../bench/run/service-under-test.ts";
 import { makeTextReference } from "../bench/run/text-reference.ts";
 import type { Modality } from "../contract/model-spec.ts";
+import { UserError } from "../contract/user-error.ts";
 import {
   type CheckedEnvironment,
   type CheckOptions,
@@ -33,6 +34,8 @@ export interface VerifyOptions extends CheckOptions, ServerCommands {
   readonly modelRepository: string;
   /** Whether the services run the chosen files instead of the mounted ones. */
   readonly replaceModels: boolean;
+  /** Whether an environment without the files of its models is skipped. @default - it is an error */
+  readonly skipUnavailable?: boolean;
   /** Folder of sample images. */
   readonly samples: string;
   readonly preprocess: Preprocess;
@@ -56,13 +59,15 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
   const scratch = makeScratchFolder();
   try {
     const prepared: Prepared[] = [];
+    const unavailable: CheckedEnvironment[] = [];
     for (const [index, environment] of options.environments.entries()) {
       const artefact = readArtefact(environment.file, environment.displayPath);
-      const models = await referenceModels(
-        artefact,
-        dirname(resolve(environment.file)),
-        options.chooseModel,
-      );
+      const models = await modelsOf(artefact, environment, options).catch((error: Error) => {
+        if (!(options.skipUnavailable === true && error instanceof UserError)) throw error;
+        unavailable.push(skipped(artefact, environment, error.message, options));
+        return undefined;
+      });
+      if (models === undefined) continue;
       const plan = await planFor(
         artefact,
         environment,
@@ -88,10 +93,27 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
       const subject = await runSimulation(environment, run, { reference, textReference }, options);
       environments.push({ subject, models: environment.models, run });
     }
-    return await recordOf(startedAt, "simulation", samples, environments, options);
+    const checked = [...environments, ...unavailable];
+    return await recordOf(startedAt, "simulation", samples, checked, options);
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
+}
+
+function modelsOf(artefact: Artefact, { file }: EnvironmentFile, { chooseModel }: CheckOptions) {
+  return referenceModels(artefact, dirname(resolve(file)), chooseModel);
+}
+
+/** Environment whose checks are skipped because the files of its models are unavailable. */
+function skipped(
+  artefact: Artefact,
+  environment: EnvironmentFile,
+  message: string,
+  options: CheckOptions,
+): CheckedEnvironment {
+  const run = new CheckRun(artefact.environment.name, options);
+  run.skip("start", artefact.workloads, message);
+  return { subject: subjectOf(artefact, environment, [], performance.now()), models: [], run };
 }
 
 /** Files by name of the model. */

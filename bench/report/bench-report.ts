@@ -14,7 +14,7 @@ export function benchReport(record: BenchRecord): Report {
 
 function reportOf(record: BenchRecord): Report {
   const verdict = verdictOf(record);
-  const warning = warningText(record);
+  const warning = warningText(caveatsOf(record));
   const { passed, studies, failures } = record;
   const recommendations: Section = {
     id: "choose",

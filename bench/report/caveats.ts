@@ -26,8 +26,8 @@ export function caveatsOf(record: BenchRecord): readonly Caveat[] {
 }
 
 /** Severe limitations in a few words; empty if there are none. */
-export function warningText(record: BenchRecord): string {
-  const titles = caveatsOf(record)
+export function warningText(caveats: readonly Caveat[]): string {
+  const titles = caveats
     .filter(({ kind }) => kind !== "know")
     .map(({ title }, i) => (i === 0 ? title : `${title.charAt(0).toLowerCase()}${title.slice(1)}`));
   return listed(titles);

@@ -11,13 +11,18 @@ export function headFacts(record: BenchRecord): readonly Fact[] {
   return [
     ["Environment", environmentText(record)],
     ["Hardware", deviceText(record)],
-    ["Deployed Triton", tritonsText(subject.environments) || undefined],
+    [tritonLabel(subject.target), tritonsText(subject.environments) || undefined],
     ["Model", modelText(subject.model)],
     ["Modality", modalityNames[subject.model.modality ?? "image"]],
     ["Price", priceText(record)],
     ["Commit", commitText(subject)],
     ["When", whenText(record)],
   ].filter((fact): fact is [string, string] => fact[1] !== undefined);
+}
+
+/** Label of the Triton servers that the environments declare; a simulation has none of them. */
+export function tritonLabel(target: "simulation" | "deployed" | "addresses"): string {
+  return target === "deployed" ? "Deployed Triton" : "Declared Triton";
 }
 
 /** Facts of the last section: hardware, versions, hashes, settings. */

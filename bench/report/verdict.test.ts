@@ -310,7 +310,7 @@ test("caveats are ordered by severity", () => {
 });
 
 test("the warning names the severe caveats", () => {
-  expect(warningText(testBenchRecord())).toBe(
+  expect(warningText(caveatsOf(testBenchRecord()))).toBe(
     "1 load point invalid, 1 load point drifting, failed requests and few samples",
   );
 });

@@ -15,7 +15,7 @@ Examples:
 Exit codes: 0 success, 1 a check failed, 2 usage or settings error.`,
     )
     .action(async (args: RunArguments) => {
-      await runVerify([], { ...args, target: "simulation", synth: true });
+      await runVerify([], { ...args, target: "simulation", synth: true, skipUnavailable: true });
       if (process.exitCode === 0 && !args.json) console.log(nextSteps);
     });
 }

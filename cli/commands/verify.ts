@@ -1,4 +1,4 @@
-import { join, relative, resolve } from "node:path";
+import { dirname, join, relative, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import type { VerifyRecord } from "../../bench/record/record.ts";
@@ -30,7 +30,7 @@ import {
   synthesizeUnlessEdited,
 } from "../artefact.ts";
 import { deployedEnvironments } from "../host/deployed-environments.ts";
-import { towerFile, weightsHint } from "../model/model-option.ts";
+import { tokenizerProblem, towerFile, weightsHint } from "../model/model-option.ts";
 import { pytorchFor } from "../model/pytorch-baseline.ts";
 import { numberUpTo, portOffset } from "../option-values.ts";
 import { project } from "../project.ts";
@@ -43,6 +43,8 @@ interface VerifyArguments extends RunArguments {
   readonly target: (typeof verifyTargets)[number];
   /** Whether to synthesize first. Files edited by hand are not overwritten. */
   readonly synth: boolean;
+  /** Whether an environment without the files of its models is skipped. @default - it is an error */
+  readonly skipUnavailable?: boolean;
 }
 
 /**
@@ -103,6 +105,7 @@ async function verifyEnvironments(
             ...(await pytorchFor(files, { onProgress: onNotice, signal })),
             modelRepository: join(project, "model_repository"),
             replaceModels: weights !== "generated",
+            skipUnavailable: args.skipUnavailable ?? false,
           });
     const folder = resolve(args.report ?? join(project, "bench/reports"));
     const name = reportName(record.startedAt, record.environments.map((it) => it.name).join("+"));
@@ -138,6 +141,7 @@ type OnPhase = (event: VerifyEvent & { readonly kind: "phase" }) => void;
  * Returns the ONNX file that `--weights` selects for a tower, generated if missing, and its description for the record.
  *
  * @param own - Model file of the environment, used for `generated`; absent if it is not on this machine.
+ * @throws {UserError} if the file does not exist, or that of a tokenizer
  */
 export async function chooseModel(
   { spec, modality }: ModelTower,
@@ -148,6 +152,8 @@ export async function chooseModel(
   const isOwn =
     weights === "generated" && own !== undefined && own !== modelFile(spec, fp32Kinds[modality]);
   const file = isOwn ? own : await writtenFile({ spec, modality }, weights, onEvent);
+  const problem = modality === "text" && (await tokenizerProblem(spec, dirname(file)));
+  if (problem) throw new UserError(`${spec.name} cannot embed texts: ${problem}`);
   const { sha256, source, architecture, seed, ...info } = await modelInfo(file);
   const name = !isOwn && (weights === "tiny" || weights === "generated") ? weights : file;
   return {

@@ -1,9 +1,11 @@
 import { stat } from "node:fs/promises";
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { InvalidArgumentError, Option } from "commander";
-import type { ModelTower } from "../../contract/model-spec.ts";
+import { textTowerOf, tokenizerFile } from "../../contract/model-shapes.ts";
+import type { ModelSpec, ModelTower } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../model-tools/generate.ts";
+import { displayPath } from "../project.ts";
 
 /** Hidden option `--model` of commands whose option for model files is `--weights`. */
 export function weightsHint(): Option {
@@ -49,4 +51,20 @@ export async function towerFile(
   const file = await stat(path).catch(() => undefined);
   if (file?.isFile() === true) return path;
   throw new UserError(`--weights must be tiny, generated or a file that exists, got '${weights}'`);
+}
+
+/**
+ * Returns why a text tower cannot be used, and the remedy; undefined if it can. Its tokenizer may be a file, which cannot be generated.
+ *
+ * @param folder - Folder of its model file.
+ */
+export async function tokenizerProblem(
+  spec: ModelSpec,
+  folder: string,
+): Promise<string | undefined> {
+  const tokenizer = tokenizerFile(textTowerOf(spec).input);
+  if (tokenizer === undefined) return undefined;
+  const file = await stat(join(folder, tokenizer)).catch(() => undefined);
+  if (file?.isFile() === true) return undefined;
+  return `the file of its tokenizer is missing: run 'npx clipstack model export ${spec.name}', or copy ${tokenizer} to ${displayPath(folder)}`;
 }

@@ -2,7 +2,6 @@ import { rmSync } from "node:fs";
 import { mkdtemp, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
-import { textTowerOf, tokenizerFile } from "../../contract/model-shapes.ts";
 import { type Modality, type ModelSpec, withModalities } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { modelSettings, type ServerEnvName } from "../../contract/server-env.ts";
@@ -16,7 +15,7 @@ import {
   type RepositoryModel,
   writeModelRepository,
 } from "../../model-tools/repository.ts";
-import { displayPath } from "../project.ts";
+import { tokenizerProblem } from "./model-option.ts";
 import { standInNotice } from "./model-output.ts";
 import { namedModel, requireTower } from "./named-model.ts";
 
@@ -189,11 +188,8 @@ async function checkoutFiles(spec: ModelSpec, modality?: Modality): Promise<Serv
  */
 async function textProblem(spec: ModelSpec): Promise<string | undefined> {
   const file = modelFile(spec, "text");
-  const folder = dirname(file);
-  const tokenizer = tokenizerFile(textTowerOf(spec).input);
-  if (tokenizer !== undefined && !(await isFile(join(folder, tokenizer)))) {
-    return `the file of its tokenizer is missing: copy ${tokenizer} to ${displayPath(folder)}`;
-  }
+  const missing = await tokenizerProblem(spec, dirname(file));
+  if (missing !== undefined) return missing;
   if (await isFile(file)) return undefined;
   const weights = (await readSidecar(modelFile(spec)))?.weights;
   const isTrained = (await isFile(modelFile(spec))) && weights !== "random";

@@ -80,16 +80,16 @@ const parts = [
   " ",
 ];
 
-/** Encodings in which the bytes of UTF-8 are read as characters, to make mojibake. */
-const wrongEncodings = [
-  "windows-1252",
-  "windows-1251",
-  "windows-1250",
-  "windows-1253",
-  "windows-1254",
-]
-  .concat(["windows-1257", "iso-8859-2", "macintosh"])
-  .map((label) => new TextDecoder(label));
+/** Encodings in which the bytes of UTF-8 are read as characters, to make mojibake. Versions of Node differ in windows-1252. */
+const wrongEncodings: readonly ((bytes: Buffer) => string)[] = [
+  (bytes) => bytes.toString("latin1"),
+  ...["windows-1251", "windows-1250", "windows-1253", "windows-1254", "windows-1257"]
+    .concat(["iso-8859-2", "macintosh"])
+    .map((label) => {
+      const decoder = new TextDecoder(label);
+      return (bytes: Buffer) => decoder.decode(bytes);
+    }),
+];
 
 /** Returns pseudorandom integers from 0 to `end - 1`; the same seed gives the same numbers (mulberry32). */
 function randomIntegers(seed: number): (end: number) => number {
@@ -124,7 +124,7 @@ export function testTexts(count: number, seed = 1): readonly string[] {
     }).join("");
   const mojibake = (): string => {
     const text = words(3);
-    return choose(wrongEncodings).decode(Buffer.from(text)) + choose(["", ` ${word()}`]);
+    return choose(wrongEncodings)(Buffer.from(text)) + choose(["", ` ${word()}`]);
   };
   const fixed = [...all.map(({ phrase }) => phrase), ...parts];
   return Array.from({ length: count }, (_, index) => {
