@@ -457,9 +457,13 @@ describe("a plan that exceeds the size of a comment", () => {
     Array.from({ length: count }, (_, index) => ({
       address: `${type}.number_${index}_with_a_rather_long_name_that_takes_room`,
       actions,
-      before: actions[0] === "create" ? null : { name: `n${index}`, env: [`PORT=${index}`] },
-      after: actions.join() === "delete" ? null : { name: `m${index}`, env: [`PORT=${index + 1}`] },
+      before: actions[0] === "create" ? null : valuesOf(type, index),
+      after: actions.join() === "delete" ? null : valuesOf(type, index + 1),
     }));
+  const valuesOf = (type: string, index: number) => ({
+    name: `n${index}`,
+    ...(type === "docker_container" ? { env: [`PORT=${index}`] } : {}),
+  });
 
   test("lists destroyed resources and counts the rest", () => {
     const change = plannedChange([

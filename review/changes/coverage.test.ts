@@ -117,6 +117,20 @@ test.each<readonly [string, object]>([
       },
     },
   ],
+  ...(
+    [
+      ["group_add", "docker_container", { group_add: ["docker"] }],
+      ["network_mode", "docker_container", { network_mode: "container:vpn" }],
+      ["privileged.a", "docker_container", { privileged: { a: 1 } }],
+      ["env", "docker_container", { env: ["LD_PRELOAD=/tmp/a.so"] }],
+      ["command", "docker_container", { must_run: false, attach: true, command: ["sh"] }],
+      ["spec.external_name", "kubernetes_service_v1", { spec: [{ external_name: "a.example" }] }],
+      ["repository", "helm_release", { chart: "clipstack", values: ["{}"], repository: "oci://a" }],
+    ] as const
+  ).map(
+    ([attribute, type, values]) =>
+      [`with values that the review does not know (${attribute})`, created(type, values)] as const,
+  ),
   ...[
     created("docker_container", { gpus: "all" }),
     created("docker_container", { runtime: "nvidia" }),

@@ -3,8 +3,9 @@ import { asTyped, baseType, isExaminedType } from "../input/resource-types.ts";
 import { few, isOneShot, isOwnChart, withoutKey } from "../input/stack-facts.ts";
 import { blockOf, blocksOf, canonical, isObject } from "../input/value-paths.ts";
 import { chartDocuments } from "./chart-values.ts";
+import { unexaminedAttributes } from "./examined-attributes.ts";
 import { canExpose } from "./exposure.ts";
-import type { StackComparison } from "./impact-kinds.ts";
+import { asTypedChange, type StackComparison } from "./impact-kinds.ts";
 
 /** Topics of a review; each covers only the resources examined for it. */
 export const topics = ["impact", "exposure", "capacity and cost"] as const;
@@ -80,7 +81,7 @@ function gapsOf(resource: ResourceChange, stack: StackComparison): readonly Unex
     return [gap(resource, "with an unknown chart or unreadable values")];
   }
   if (runsPrograms(resource, stack)) return [gap(resource, "that run a program")];
-  return [
+  const gaps = [
     ...(canExpose(base) && hidesExposure(resource)
       ? [gap(resource, "with ports or privileges known only after the apply", ["exposure"])]
       : []),
@@ -88,12 +89,24 @@ function gapsOf(resource: ResourceChange, stack: StackComparison): readonly Unex
       ? [gap(resource, "with GPUs outside the environment's services", ["capacity and cost"])]
       : []),
   ];
+  return gaps.length > 0 ? gaps : attributeGaps(resource);
+}
+
+function attributeGaps(resource: ResourceChange): readonly Unexamined[] {
+  const attributes = unexaminedAttributes(asTypedChange(resource));
+  if (attributes.length === 0) return [];
+  return [gap(resource, `with values that the review does not know (${few(attributes)})`)];
 }
 
 /** Whether a resource exists only in the state, or extends the API server and is installed by this project. */
 function isInert(base: string, values: Readonly<Record<string, unknown>>): boolean {
   if (base === "kubernetes_api_service") {
-    return blockOf(values, "spec").group === "metrics.k8s.io";
+    const { group, version } = blockOf(values, "spec");
+    const { name, namespace } = blockOf(values, "spec", "service");
+    return (
+      [group, version, namespace, name].join(" ") ===
+      "metrics.k8s.io v1beta1 kube-system metrics-server"
+    );
   }
   return /^(random|time|tls)_/.test(base);
 }

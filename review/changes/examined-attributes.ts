@@ -1,0 +1,393 @@
+import type { Path, ResourceChange, Values } from "../input/change.ts";
+import { baseType, type ExaminedType } from "../input/resource-types.ts";
+import { isKnownVariable } from "../input/secrets.ts";
+import { isOneShot } from "../input/stack-facts.ts";
+import { changedPaths, isObject, isUnset, valueAt } from "../input/value-paths.ts";
+
+/** Format of values that the review understands. */
+type Format = "text" | "number" | "flag" | RegExp;
+
+/** Attributes, without list indices and separated by spaces; `*` stands for any map key, `**` for everything below. */
+type Attributes = readonly (readonly [format: Format, names: string])[];
+
+const metadata: Attributes = [
+  ["text", "id metadata.name metadata.namespace metadata.generate_name timeouts.*"],
+  ["text", "metadata.resource_version metadata.uid metadata.self_link"],
+  [/^[\w.-]{0,63}$/, "metadata.labels.app.kubernetes.io/* metadata.labels.k8s-app"],
+  ["number", "metadata.generation"],
+];
+
+const probe = (name: string): Attributes => [
+  ["number", `${name}.failure_threshold ${name}.period_seconds ${name}.success_threshold`],
+  ["number", `${name}.timeout_seconds ${name}.initial_delay_seconds`],
+  ["text", `${name}.http_get.path ${name}.http_get.port ${name}.http_get.scheme`],
+  ["text", `${name}.exec.command ${name}.grpc.port ${name}.tcp_socket.port`],
+];
+
+const container: Attributes = [
+  ["text", "name image command args env.name env.value image_pull_policy port.name"],
+  ["text", "env.value_from.secret_key_ref.name env.value_from.secret_key_ref.key"],
+  ["text", "env.value_from.field_ref.field_path lifecycle.pre_stop.exec.command"],
+  ["number", "port.container_port port.host_port security_context.run_as_user"],
+  ["number", "security_context.run_as_group resources.limits.* resources.requests.*"],
+  [/^(TCP|UDP|SCTP)$/, "port.protocol"],
+  ["text", "security_context.capabilities.add security_context.capabilities.drop"],
+  ["flag", "security_context.privileged security_context.run_as_non_root"],
+  [/^true$/, "security_context.read_only_root_filesystem"],
+  [/^false$/, "security_context.allow_privilege_escalation"],
+  [/^RuntimeDefault$/, "security_context.seccomp_profile.type"],
+  ["text", "volume_mount.mount_path volume_mount.name volume_mount.sub_path"],
+  ["flag", "volume_mount.read_only"],
+  [/^None$/, "volume_mount.mount_propagation"],
+  [/^\/dev\/termination-log$/, "termination_message_path"],
+  [/^File$/, "termination_message_policy"],
+  ...["liveness_probe", "readiness_probe", "startup_probe"].flatMap(probe),
+];
+
+const pod: Attributes = [
+  ...below("container", container),
+  ...below("init_container", container),
+  ["flag", "host_network host_pid host_ipc security_context.run_as_non_root"],
+  [/^(true|false)$/, "automount_service_account_token enable_service_links"],
+  ["number", "security_context.run_as_user security_context.run_as_group"],
+  ["number", "security_context.fs_group termination_grace_period_seconds"],
+  ["number", "topology_spread_constraint.max_skew"],
+  [/^RuntimeDefault$/, "security_context.seccomp_profile.type"],
+  [/^(clipstack|metrics-server)[\w-]*$/, "service_account_name"],
+  [/^Always$/, "restart_policy"],
+  [/^ClusterFirst$/, "dns_policy"],
+  [/^default-scheduler$/, "scheduler_name"],
+  [/^(system-cluster-critical)$/, "priority_class_name"],
+  ["text", "node_selector.* toleration.key toleration.operator"],
+  ["text", "toleration.value toleration.effect image_pull_secrets.name volume.name"],
+  ["text", "topology_spread_constraint.label_selector.match_labels.*"],
+  ["text", "topology_spread_constraint.topology_key topology_spread_constraint.match_label_keys"],
+  ["text", "topology_spread_constraint.when_unsatisfiable volume.host_path.path"],
+  ["text", "volume.empty_dir.medium volume.empty_dir.size_limit volume.config_map.name"],
+  ["text", "volume.secret.secret_name volume.persistent_volume_claim.claim_name"],
+  ["flag", "volume.persistent_volume_claim.read_only"],
+];
+
+const template: Attributes = [
+  [/^[\w.-]{0,63}$/, "template.metadata.labels.*"],
+  ...below("template.spec", pod),
+];
+
+const workload: Attributes = [
+  ...metadata,
+  ...below("spec", template),
+  ["number", "spec.replicas spec.min_ready_seconds spec.progress_deadline_seconds"],
+  ["number", "spec.revision_history_limit spec.strategy.rolling_update.max_surge"],
+  ["number", "spec.strategy.rolling_update.max_unavailable"],
+  ["text", "spec.selector.match_labels.*"],
+  [/^(RollingUpdate|Recreate|OnDelete)$/, "spec.strategy.type spec.update_strategy.type"],
+  [/^(true|false)$/, "wait_for_rollout"],
+];
+
+const roles: Attributes = [
+  ...metadata,
+  [/^true$/, "metadata.labels.rbac.authorization.k8s.io/*"],
+  ["text", "rule.api_groups rule.resources rule.resource_names rule.verbs rule.non_resource_urls"],
+];
+
+const bindings: Attributes = [
+  ...metadata,
+  ["text", "role_ref.api_group role_ref.kind"],
+  // other roles may be declared elsewhere
+  [
+    /^(system:(auth-delegator|metrics-server)|extension-apiserver-authentication-reader)$/,
+    "role_ref.name",
+  ],
+  [/^(cluster-admin|admin|edit|view)$/, "role_ref.name"],
+  ["text", "subject.api_group subject.kind subject.name subject.namespace"],
+];
+
+const known: Readonly<Partial<Record<ExaminedType, Attributes>>> = {
+  docker_container: [
+    ["text", "id name image user command entrypoint env hostname working_dir gpus bridge"],
+    ["text", "labels.label labels.value log_opts.max-file log_opts.max-size timeouts.*"],
+    ["text", "healthcheck.test healthcheck.interval healthcheck.start_interval"],
+    ["text", "healthcheck.start_period healthcheck.timeout tmpfs.* networks_advanced.name"],
+    ["text", "networks_advanced.aliases ports.ip capabilities.drop"],
+    ["text", "volumes.container_path volumes.host_path volumes.volume_name upload.content"],
+    ["text", "upload.content_base64 upload.file upload.source upload.source_hash"],
+    ["text", "mounts.source mounts.target devices.host_path devices.container_path"],
+    ["text", "devices.permissions ulimit.name container_logs dynamic.upload.**"],
+    ["number", "memory memory_swap memory_reservation shm_size cpus cpu_shares stop_timeout"],
+    ["number", "destroy_grace_seconds wait_timeout healthcheck.retries ulimit.hard ulimit.soft"],
+    ["number", "container_read_refresh_timeout_milliseconds max_retry_count exit_code"],
+    ["number", "ports.internal ports.external"],
+    [/./, "network_data.**"],
+    ["flag", "privileged publish_all_ports logs remove_volumes volumes.read_only init wait"],
+    ["flag", "mounts.read_only upload.executable"],
+    [/^(CAP_)?(CHOWN|NET_BIND_SERVICE)$/, "capabilities.add"],
+    [/^true$/, "read_only start"],
+    [/^(tcp|udp|sctp)$/, "ports.protocol"],
+    [/^(bind|volume|tmpfs)$/, "mounts.type"],
+    [/^(no|always|unless-stopped|on-failure)$/, "restart"],
+    [/^(json-file|local|journald)$/, "log_driver"],
+    [/^(bridge|default|host|none)$/, "network_mode"],
+    [/^(private|shareable|host|none)$/, "ipc_mode"],
+    [/^host$/, "pid_mode userns_mode"],
+    [/^(runc|nvidia)$/, "runtime"],
+    [/^linux(\/(amd64|arm64))?$/, "platform"],
+    [/^(SIG(TERM|INT|QUIT)|)$/, "stop_signal"],
+    [/^(no-new-privileges([:=]true)?|(seccomp|apparmor)[:=]unconfined)$/, "security_opts"],
+  ],
+  docker_image: [
+    ["text", "id image_id repo_digest name timeouts.* triggers.* build.context build.dockerfile"],
+    ["text", "build.build_args.* build.target build.platform pull_triggers"],
+    ["flag", "keep_locally build.remove build.use_legacy_builder"],
+  ],
+  docker_network: [
+    ["text", "id name ipam_config.gateway ipam_config.subnet labels.label labels.value"],
+    [/^(bridge|macvlan|ipvlan)$/, "driver"],
+    [/^default$/, "ipam_driver"],
+    [/^local$/, "scope"],
+    [/^true$/, "internal"],
+  ],
+  docker_volume: [
+    ["text", "id name mountpoint labels.label labels.value driver_opts.device driver_opts.type"],
+    [/^local$/, "driver"],
+  ],
+  helm_release: [
+    ["text", "id name namespace description version timeouts.* values metadata.**"],
+    ["text", "status"],
+    [/(^|\/)clipstack$/, "chart"],
+    ["number", "timeout max_history"],
+    ["flag", "cleanup_on_fail atomic render_subchart_notes wait wait_for_jobs create_namespace"],
+    ["flag", "recreate_pods force_update replace lint"],
+  ],
+  kubernetes_deployment: workload,
+  kubernetes_stateful_set: workload,
+  kubernetes_daemonset: workload,
+  kubernetes_daemon_set: workload,
+  kubernetes_replication_controller: workload,
+  kubernetes_service: [
+    ...metadata,
+    ["text", "spec.selector.* spec.port.name spec.external_ips spec.cluster_ip spec.cluster_ips"],
+    ["text", "spec.port.app_protocol spec.ip_families spec.ip_family_policy"],
+    ["number", "spec.port.port spec.port.node_port spec.health_check_node_port"],
+    [/^[\w-]+$/, "spec.port.target_port"],
+    [/^(TCP|UDP|SCTP)$/, "spec.port.protocol"],
+    [/^(ClusterIP|NodePort|LoadBalancer)$/, "spec.type"],
+    [/^None$/, "spec.session_affinity"],
+    [/^Cluster$/, "spec.external_traffic_policy spec.internal_traffic_policy"],
+    [/^true$/, "spec.allocate_load_balancer_node_ports"],
+    ["flag", "wait_for_load_balancer"],
+    ["text", "status.**"],
+  ],
+  kubernetes_network_policy: [
+    ...metadata,
+    [/^(Ingress|Egress)$/, "spec.policy_types"],
+    ["text", "spec.pod_selector.match_labels.* spec.*.from.pod_selector.match_labels.*"],
+    ["text", "spec.*.from.namespace_selector.match_labels.* spec.*.to.pod_selector.match_labels.*"],
+    [/^[\w-]+$/, "spec.*.ports.port"],
+    [/^(TCP|UDP|SCTP)$/, "spec.*.ports.protocol"],
+  ],
+  kubernetes_horizontal_pod_autoscaler: [
+    ...metadata,
+    ["number", "spec.min_replicas spec.max_replicas"],
+    [/./, "spec.scale_target_ref.** spec.metric.** spec.behavior.**"],
+  ],
+  kubernetes_pod_disruption_budget: [
+    ...metadata,
+    ["number", "spec.min_available spec.max_unavailable"],
+    ["text", "spec.selector.match_labels.*"],
+  ],
+  kubernetes_resource_quota: [...metadata, ["number", "spec.hard.*"]],
+  kubernetes_limit_range: [
+    ...metadata,
+    ["number", "spec.limit.default.* spec.limit.default_request.* spec.limit.max.*"],
+    ["number", "spec.limit.min.*"],
+    [/^Container$/, "spec.limit.type"],
+  ],
+  kubernetes_namespace: [
+    ...metadata,
+    [/^(baseline|restricted)$/, "metadata.labels.pod-security.kubernetes.io/*"],
+    ["flag", "wait_for_default_service_account"],
+  ],
+  kubernetes_service_account: [
+    ...metadata,
+    ["flag", "automount_service_account_token"],
+    ["text", "image_pull_secret.name default_secret_name"],
+  ],
+  kubernetes_role: roles,
+  kubernetes_cluster_role: roles,
+  kubernetes_role_binding: bindings,
+  kubernetes_cluster_role_binding: bindings,
+};
+
+function below(path: string, attributes: Attributes): Attributes {
+  return attributes.map(([format, names]) => [
+    format,
+    names
+      .split(" ")
+      .map((name) => `${path}.${name}`)
+      .join(" "),
+  ]);
+}
+
+/** Attributes that restrict a workload; the review does not judge their removal. */
+const restrictions =
+  /(^|\.)(memory|cpus|user|security_opts|capabilities\.drop|healthcheck\.test|restart|read_only\w*|seccomp_profile\.type|run_as_\w+|allow_privilege_escalation|limits\.[\w.]+|internal|hard\.[\w./]+|spec\.limit\..+|(liveness|readiness)_probe\..+|must_run|start|pod-security\..+|from\..+|ports\.port|policy_types|triggers\.content|name|image|metric\..+|(max|min)_(replicas|available|unavailable)|scale_target_ref\..+|match_labels\..+|selector\..+|spec\.type)$/;
+
+/** Attributes that a change sets to values, or removes, that the review does not understand: `group_add`, `ports.ip`. */
+export function unexaminedAttributes({
+  type,
+  action,
+  actions,
+  before,
+  after,
+  unknown,
+}: ResourceChange): readonly string[] {
+  if (after === undefined || action === "no-op" || action === "forget") return [];
+  const attributes = Object.hasOwn(known, baseType(type))
+    ? known[baseType(type) as ExaminedType]
+    : undefined;
+  if (attributes === undefined) return [];
+  const old = action === "create" ? undefined : withoutKind(before, after);
+  const own = withoutKind(after, old === undefined ? undefined : before) ?? {};
+  const pending = new Set(unknown.map(attributeOf).filter((it) => isComputed(type, it)));
+  const isPending = (attribute: string) =>
+    pending.has(attribute) || pending.has(attribute.replace(/\..*/s, ""));
+  const changed = old === undefined ? [[]] : changedPaths(old, own, { unset: "distinct" });
+  const found = changed.flatMap((path) => [
+    ...leavesOf(valueAt(own, path), path).flatMap(([leaf, value]) =>
+      isUnderstood(type, attributes, leaf, value, after) ? [] : [attributeOf(leaf)],
+    ),
+    ...removedLeaves(old, own, path).filter(
+      (attribute) =>
+        !isPending(attribute) &&
+        (restrictions.test(attribute) || formatsOf(attributes, attribute).length === 0),
+    ),
+  ]);
+  // references in a synthesized file are no missing values
+  const hiddenUntilApply = (actions === undefined ? [] : unknown)
+    .map(attributeOf)
+    .filter((attribute) => !isComputed(type, attribute));
+  return [...new Set([...found, ...hiddenUntilApply])].sort();
+}
+
+/** Attributes that hold the values of a provider, and are unknown when a resource is created. */
+const computed: Readonly<Record<string, RegExp>> = {
+  docker_container:
+    /^(bridge|command|container_logs|entrypoint|env|exit_code|healthcheck|hostname|id|image|init|ipc_mode|name|network_data|platform|runtime|shm_size|stop_signal|stop_timeout)(\.|$)/,
+  docker_image: /^(id|image_id|repo_digest)$/,
+  docker_network: /^(driver|id|internal|ipam_config|options|scope)(\.|$)/,
+  docker_volume: /^(driver|id|mountpoint)$/,
+  helm_release: /^(id|metadata)(\.|$)/,
+  kubernetes:
+    /^(id|status|default_secret_name|(.*\.)?metadata\.(generation|resource_version|uid|name)|subject\.api_group|spec\.(replicas|cluster_ips?|health_check_node_port|(external|internal)_traffic_policy|ip_famil(ies|y_policy)|session_affinity_config|port\.node_port|behavior\.scale_up|target_cpu_utilization_percentage)|spec\.template\.spec\.(hostname|image_pull_secrets|node_name|readiness_gate|scheduler_name|container\.termination_message_policy|container\.resources\.limits))(\.|$)/,
+};
+
+function isComputed(type: string, attribute: string): boolean {
+  const pattern = computed[type.startsWith("kubernetes_") ? "kubernetes" : type];
+  return pattern?.test(attribute) === true;
+}
+
+function attributeOf(path: Path): string {
+  return path.filter((step) => typeof step === "string").join(".");
+}
+
+/** Removes the attributes by which a container is one-shot or not, unless it changes between the two. */
+function withoutKind(values: Values | undefined, other: Values | undefined): Values | undefined {
+  if (values === undefined || isOneShot(values) !== isOneShot(other ?? values)) return values;
+  const { attach, must_run: mustRun, read_only: readOnly, ...rest } = values;
+  if (isOneShot(values)) return rest;
+  const runs = attach !== true && mustRun !== false;
+  return runs ? { ...rest, read_only: readOnly } : values;
+}
+
+function leavesOf(value: unknown, path: Path): readonly (readonly [Path, unknown])[] {
+  if (isUnset(value) || value === 0) return [];
+  if (Array.isArray(value)) {
+    return value.flatMap((item, index) => leavesOf(item, [...path, index]));
+  }
+  return isObject(value)
+    ? Object.keys(value).flatMap((key) => leavesOf(value[key], [...path, key]))
+    : [[path, value]];
+}
+
+/** Attributes below a path that are set before the change only. */
+function removedLeaves(before: Values | undefined, after: Values, path: Path): readonly string[] {
+  const kept = new Set(leavesOf(valueAt(after, path), path).map(([leaf]) => attributeOf(leaf)));
+  return leavesOf(valueAt(before, path), path)
+    .map(([leaf]) => attributeOf(leaf))
+    .filter((attribute) => !kept.has(attribute));
+}
+
+function isUnderstood(
+  type: string,
+  attributes: Attributes,
+  leaf: Path,
+  value: unknown,
+  after: Values,
+): boolean {
+  // known only to Terraform
+  if (typeof value === "string" && /^\$\{.*\}$/s.test(value)) return true;
+  const attribute = attributeOf(leaf);
+  const formats = formatsOf(attributes, attribute);
+  if (!formats.some((format) => matches(format, value))) return false;
+  if (type === "docker_container" && leaf[0] === "env") {
+    const [name = "", ...text] = String(value).split("=");
+    return isUnderstoodVariable(name, text.join("="));
+  }
+  if (/container\.env\.name$/.test(attribute))
+    return isKnownVariable(String(value)) || otherVariables.has(String(value));
+  if (type === "docker_container" && isOneShot(after) && /^(command|entrypoint)$/.test(attribute)) {
+    return isOwnStep(after);
+  }
+  if (/container\.env\.value$/.test(attribute)) {
+    const name = valueAt(after, [...leaf.slice(0, -1), "name"]);
+    return isUnderstoodVariable(String(name), String(value));
+  }
+  return true;
+}
+
+/** Whether a one-shot container runs a role of this project's image, or changes the owner of a volume. */
+function isOwnStep({ command, entrypoint }: Values): boolean {
+  const words = Array.isArray(command) ? command : [];
+  if (isUnset(entrypoint)) {
+    return /^(apply-config|check-weights|fetch-weights)$/.test(String(words[0]));
+  }
+  const isChown = Array.isArray(entrypoint) && entrypoint.join() === "chown";
+  return isChown && words.length === 2 && /^\d+:\d+$/.test(String(words[0]));
+}
+
+function isUnderstoodVariable(name: string, value: string): boolean {
+  if (name === "NODE_OPTIONS") return /^--max-old-space-size=\d+$/.test(value);
+  return isKnownVariable(name) || otherVariables.has(name);
+}
+
+/** Variables of Triton's container, and of earlier versions of the embed server. */
+const otherVariables = new Set(["MODEL_CONTROL_KEY", "ENGINE", "MODEL_PATH"]);
+
+function matches(format: Format, value: unknown): boolean {
+  if (format === "text") return typeof value === "string";
+  if (format === "flag") return typeof value === "boolean" || /^(true|false)$/.test(String(value));
+  if (format === "number") return /^-?\d+(\.\d+)?([a-zA-Z]{1,2}|%)?$/.test(String(value));
+  return typeof value !== "object" && format.test(String(value));
+}
+
+const patterns = new WeakMap<Attributes, readonly (readonly [RegExp, Format])[]>();
+
+function formatsOf(attributes: Attributes, attribute: string): readonly Format[] {
+  let compiled = patterns.get(attributes);
+  if (compiled === undefined) {
+    compiled = attributes.flatMap(([format, names]) =>
+      names.split(" ").map((name) => [patternOf(name), format] as const),
+    );
+    patterns.set(attributes, compiled);
+  }
+  return compiled.flatMap(([pattern, format]) => (pattern.test(attribute) ? [format] : []));
+}
+
+function patternOf(name: string): RegExp {
+  const source = name
+    .replaceAll(/[.+?^${}()|[\]\\]/g, String.raw`\$&`)
+    .replace(/\*\*$/, "\u0000")
+    .replaceAll("*", name.includes("*.") ? "[^.]+" : ".+")
+    .replace("\u0000", ".+");
+  return new RegExp(`^${source}$`);
+}
