@@ -23,6 +23,7 @@ export const problemCodes = [
   "cores",
   "disk",
   "file",
+  "random-weights",
   "kind",
   "image",
   "cluster",

@@ -8,7 +8,7 @@ import { exposuresOf } from "./changes/exposure.ts";
 import { impactOf } from "./changes/impact.ts";
 import { asTypedChange, comparisonOf, type StackComparison } from "./changes/impact-kinds.ts";
 import { modelNotes } from "./changes/model-changes.ts";
-import { planNotes } from "./changes/plan-notes.ts";
+import { stackNotes } from "./changes/plan-notes.ts";
 import { forcedBy, reasonText } from "./changes/replacement-reasons.ts";
 import { servingOf } from "./changes/serving.ts";
 import type { Counts, ReviewedChange, StackReview } from "./changes/stack-review.ts";
@@ -94,7 +94,7 @@ function stackReview(
     })),
     limitations: change.limitations,
     outputs: Object.keys(change.plan?.outputs.values ?? {}).sort(),
-    notes: [...(change.notes ?? []), ...planNotes(change), ...modelNotes(current, predict)],
+    notes: [...(change.notes ?? []), ...stackNotes(change), ...modelNotes(current, predict)],
     fingerprint: fingerprintOf(unmerged),
   };
 }

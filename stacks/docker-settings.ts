@@ -72,6 +72,13 @@ export const weights = z
     "Source of the weights. `volume`: a volume of the host, copied from the deploying machine and verified by checksum. `host-path`: a folder of the host; put other weights into another folder, because TensorRT engines are named after its path. `image`: the images contain them.",
   );
 
+export const allowRandomWeights = z
+  .boolean()
+  .default(false)
+  .describe(
+    "Allow the deployment of models with random weights (`clipstack model generate`), for tests of servers and hosts: their embeddings are meaningless.",
+  );
+
 export const modelRepository = text("a path without '~' or spaces", /^[\w@+=,./-]+$/)
   .default("model_repository")
   .describe(

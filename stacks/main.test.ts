@@ -6,7 +6,11 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { tooManyModels } from "../tools/render-models.ts";
-import { shippedEnvironments, shippedStacks } from "./environment-files.ts";
+import {
+  type ExampleEnvironment,
+  shippedEnvironments,
+  shippedStacks,
+} from "./environment-files.ts";
 import { synthCommand } from "./synth-command.ts";
 
 const main = fileURLToPath(new URL("./main.ts", import.meta.url));
@@ -53,6 +57,15 @@ function folderWith(files: Readonly<Record<string, string>>): string {
   return folder;
 }
 
+function exampleFile(name: ExampleEnvironment): string {
+  return readFileSync(new URL(`../environments/${name}.yaml`, import.meta.url), "utf8");
+}
+
+test("synthesizes the project's own folder by default", async () => {
+  const { stdout } = await run(undefined);
+  expect(stdout).toMatch(/^single-gpu: triton-onnx /m);
+});
+
 function filesBelow(folder: string): readonly string[] {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
@@ -78,7 +91,9 @@ test("synthesizes the same bytes from any folder, and prints the services of eac
     // synthesizing needs no Terraform
     TERRAFORM_BINARY_NAME: "no-such-terraform",
   };
-  const [one, two] = await Promise.all([run(undefined), run(undefined, secrets)]);
+  // not the folder of the project, in which users have environments of their own
+  const environments = folderWith({ search: exampleFile("search") });
+  const [one, two] = await Promise.all([run(environments), run(environments, secrets)]);
   expect(one.stderr).toBe("");
   expect(one.code).toBe(0);
   expect(one.stdout).toBe(

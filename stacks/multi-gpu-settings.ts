@@ -1,6 +1,7 @@
 import { z } from "zod";
 import {
   accelerator,
+  allowRandomWeights,
   baseline,
   embedService,
   gpus,
@@ -35,6 +36,7 @@ export const multiGpuSettings = z.strictObject({
   models,
   modelRepository,
   weights,
+  allowRandomWeights,
   network,
   embed: z
     .strictObject({

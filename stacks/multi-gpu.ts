@@ -26,6 +26,7 @@ export class MultiGpuStack extends TerraformStack {
 
     const host = new GpuHost(this, "host", {
       ...settings.host,
+      allowRandomWeights: settings.allowRandomWeights,
       accelerator: settings.accelerator,
       network: networkName(id, settings.network),
     });

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import {
   accelerator,
+  allowRandomWeights,
   baseline,
   embedService,
   gpus,
@@ -24,6 +25,7 @@ export const singleGpuSettings = z.strictObject({
   models,
   modelRepository,
   weights,
+  allowRandomWeights,
   network,
   embed: z
     .strictObject({

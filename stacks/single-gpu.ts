@@ -23,6 +23,7 @@ export class SingleGpuStack extends TerraformStack {
     check(this, () => [...modelRepositoryFindings(settings), ...embedImageFindings(settings)]);
     const host = new GpuHost(this, "host", {
       ...settings.host,
+      allowRandomWeights: settings.allowRandomWeights,
       accelerator,
       network: networkName(id, settings.network),
     });

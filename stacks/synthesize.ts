@@ -1,11 +1,14 @@
 import { readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { loadEnvironments } from "./environment-files.ts";
+import { randomWeightNotes } from "./random-weights.ts";
 import type { WriteOptions, WrittenStacks } from "./write-stacks.ts";
 
 export interface SynthesizeOptions extends WriteOptions {
   /** Folder of the environments. */
   readonly environments: string;
+  /** Base folder of relative paths. @default - the current folder */
+  readonly project?: string;
 }
 
 /**
@@ -21,7 +24,7 @@ export async function synthesize({
   const { environments, rejected } = loadEnvironments(folder);
   // cdktf and the provider bindings take most of the time
   if (environments.length === 0 && rejected.every(({ valid }) => valid === undefined)) {
-    return { summaries: [], notes: [], rejected };
+    return { summaries: [], notes: [], rejected, requirements: [] };
   }
   const { portLines, writeStacks } = await import("./write-stacks.ts");
   const written = writeStacks(environments, options);
@@ -29,7 +32,12 @@ export async function synthesize({
     ...file,
     lines: [...file.lines, ...portLines(file)],
   }));
-  return { ...written, rejected: [...unwritten, ...written.rejected] };
+  const random = await randomWeightNotes(written.requirements, options.project ?? process.cwd());
+  return {
+    ...written,
+    notes: [...written.notes, ...random],
+    rejected: [...unwritten, ...written.rejected],
+  };
 }
 
 /** Removes what an earlier synthesis wrote, so that no invalid environment keeps its earlier stack. */

@@ -5,6 +5,7 @@ import { App, type TerraformStack } from "../constructs/cdktf.ts";
 import { findingsOf, renderFinding, warningsOf } from "../constructs/checks/findings.ts";
 import type { CpuScaling } from "../constructs/checks/kubernetes.ts";
 import { EmbedServer } from "../constructs/docker/embed-server.ts";
+import type { HostRequirements } from "../constructs/docker/host-requirements.ts";
 import { TritonServer } from "../constructs/docker/triton-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { ClusterInference } from "../constructs/kubernetes/cluster-inference.ts";
@@ -38,6 +39,8 @@ export interface WrittenStacks {
   readonly notes: readonly string[];
   /** Environments with errors, whose stacks are not written. */
   readonly rejected: readonly RejectedFile[];
+  /** Requirements of the environments on Docker hosts. */
+  readonly requirements: readonly HostRequirements[];
 }
 
 /** Writes the stacks of all environments that the checks accept. */
@@ -69,7 +72,13 @@ export function writeStacks(
     const manifest = `${JSON.stringify(manifestOf(stacks, outdir), null, 2)}\n`;
     writeFileSync(join(outdir, "clipstack.json"), manifest);
   }
-  return { summaries: stacks.map(summary), notes: hostNotes(stacks, outdir), rejected };
+  const requirements = hostRequirementsOf(stacks, outdir);
+  return {
+    summaries: stacks.map(summary),
+    notes: sharedHostNotes(requirements),
+    rejected,
+    requirements,
+  };
 }
 
 /** Ports that two services of a rejected environment publish, if its valid settings alone tell. */
@@ -88,12 +97,14 @@ function stackFile(name: string): string {
   return `stacks/${name}/cdk.tf.json`;
 }
 
-function hostNotes(stacks: readonly TerraformStack[], outdir: string): readonly string[] {
-  const requirements = stacks.flatMap(
+function hostRequirementsOf(
+  stacks: readonly TerraformStack[],
+  outdir: string,
+): readonly HostRequirements[] {
+  return stacks.flatMap(
     ({ node: { id } }) =>
       hostRequirementsIn(readFileSync(join(outdir, stackFile(id)), "utf8")) ?? [],
   );
-  return sharedHostNotes(requirements);
 }
 
 function manifestOf(stacks: readonly TerraformStack[], outdir: string): SynthManifest {

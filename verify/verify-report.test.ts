@@ -180,6 +180,21 @@ test("services with the same endpoint are distinguished by name", () => {
   }
 });
 
+test("a deployment of random weights is a caveat by model, the simulation is not", () => {
+  const record = testRecord();
+  const model = { ...record.subject.model, spec: "my-vit", weights: "random" };
+  const environments = record.environments.map((environment) => ({
+    ...environment,
+    models: undefined,
+    model: undefined,
+  }));
+  const textOf = (target: "deployed" | "simulation") =>
+    reportText({ ...record, subject: { ...record.subject, target, model }, environments } as never);
+  const caveat = "! Random weights: The weights of my-vit are random:";
+  expect(textOf("deployed")).toContain(caveat);
+  expect(textOf("simulation")).not.toContain(caveat);
+});
+
 test("a report names the different model of an environment", () => {
   const record = testRecord();
   const [first, second] = record.environments;

@@ -100,6 +100,7 @@ function caveatsOf({
   return [
     ...unavailable,
     ...subjectCaveats(run),
+    ...randomWeightCaveats(run),
     ...(isP99Unreliable
       ? [
           {
@@ -111,6 +112,20 @@ function caveatsOf({
       : []),
     ...runCaveats(run),
   ];
+}
+
+/** Models whose weights, which the deployment was compared with, are random. */
+function randomWeightCaveats({
+  target,
+  model,
+  environments,
+}: Pick<VerifyRecord["subject"], "target" | "model"> &
+  Pick<VerifyRecord, "environments">): readonly Caveat[] {
+  const random = modelsOf(model, environments).filter(({ weights }) => weights === "random");
+  if (target !== "deployed" || random.length === 0) return [];
+  const names = new Set(random.map(({ name, spec }) => spec ?? name));
+  const text = `The weights of ${[...names].join(", ")} are random: speed and size are those of the model, and the embeddings are meaningless.`;
+  return [{ kind: "subject", title: "Random weights", text }];
 }
 
 /** The first line of a message is the finding; further lines are a log. */

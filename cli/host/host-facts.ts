@@ -1,5 +1,6 @@
 import { isAbsolute, join } from "node:path";
 import type { HostRequirements } from "../../constructs/docker/host-requirements.ts";
+import { randomModels } from "../../stacks/random-weights.ts";
 import { type ProgramResult, runProgram } from "../run-program.ts";
 import { Docker, DockerError } from "./docker-command.ts";
 import {
@@ -40,6 +41,8 @@ export interface HostFacts {
   readonly freeMiB: number | Unknown;
   /** Existence of each required file, in order. */
   readonly files: readonly (boolean | Unknown)[];
+  /** Models whose manifests state random weights. */
+  readonly randomWeights?: readonly string[];
   /** Absent if no GPU is required. */
   readonly nvidia?: {
     readonly gpus: readonly Gpu[] | "no-driver" | { readonly failed: string } | Unknown;
@@ -119,25 +122,40 @@ export async function readHostFacts(
       fix: "set host.docker to the endpoint of Docker",
     });
   }
-  const [published, images, listeners, freeMiB, nvidia, kind, found] = await Promise.all([
-    docker
-      .run("ps", "--no-trunc", "--format", publishedFormat)
-      .then((it) => parsePublished(it.stdout)),
-    docker
-      .run("image", "ls", "--digests", "--format", imagesFormat)
-      .then((it) => parseImages(it.stdout)),
-    readListeners(onHost),
-    readFree(onHost, engine.rootDir),
-    gpu === undefined ? undefined : readNvidia(onHost),
-    cluster === undefined ? undefined : readKind(),
-    Promise.all(
-      files.map(({ path, on }) => {
-        const absolute = isAbsolute(path) ? path : join(project, path);
-        return fileExists(on === "here" ? runnerFor("unix://") : onHost, absolute);
+  const [published, images, listeners, freeMiB, nvidia, kind, found, randomWeights] =
+    await Promise.all([
+      docker
+        .run("ps", "--no-trunc", "--format", publishedFormat)
+        .then((it) => parsePublished(it.stdout)),
+      docker
+        .run("image", "ls", "--digests", "--format", imagesFormat)
+        .then((it) => parseImages(it.stdout)),
+      readListeners(onHost),
+      readFree(onHost, engine.rootDir),
+      gpu === undefined ? undefined : readNvidia(onHost),
+      cluster === undefined ? undefined : readKind(),
+      Promise.all(
+        files.map(({ path, on }) => {
+          const absolute = isAbsolute(path) ? path : join(project, path);
+          return fileExists(on === "here" ? runnerFor("unix://") : onHost, absolute);
+        }),
+      ),
+      randomModels(files, project, async (path) => {
+        const result = await onHost("cat", [path]);
+        return isUnknown(result) ? "" : result.stdout;
       }),
-    ),
-  ]);
-  return { engine, published, images, listeners, freeMiB, nvidia, kind, files: found };
+    ]);
+  return {
+    engine,
+    published,
+    images,
+    listeners,
+    freeMiB,
+    nvidia,
+    kind,
+    files: found,
+    randomWeights,
+  };
 }
 
 async function readListeners(onHost: RunOnHost): Promise<readonly Listener[] | Unknown> {

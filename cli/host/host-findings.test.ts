@@ -334,6 +334,33 @@ test.each([
   expect(judge({ files }, { files: [false] }).problems).toMatchObject([{ fix }]);
 });
 
+describe("random weights", () => {
+  const randomWeights = ["openclip-vit-b32", "my-vit"];
+  const message =
+    "the weights of openclip-vit-b32, my-vit must be trained, but are random, so that embeddings are meaningless";
+
+  test("are rejected by model", () => {
+    expect(judge({}, { randomWeights })).toEqual({
+      problems: [
+        {
+          code: "random-weights",
+          message,
+          fix: "run 'npx clipstack model pull openclip-vit-b32', or set allowRandomWeights: true in the environment",
+        },
+      ],
+      notes: [],
+    });
+  });
+
+  test("are a note if the environment allows them, and in a kind cluster", () => {
+    const allowed = { problems: [], notes: [message] };
+    expect(judge({ allowRandomWeights: true }, { randomWeights })).toEqual(allowed);
+    const kind = { cluster: "clipstack", images: [] };
+    const kindFacts = { kind: "v0.30.0", clusters: [] };
+    expect(judge({ kind }, { randomWeights, kind: kindFacts })).toEqual(allowed);
+  });
+});
+
 test("fails if a file does not exist at the path of the deployment", () => {
   expect(messages({}, { files: [false] })).toEqual([
     "file: the weights must be on this machine, but model.onnx does not exist",

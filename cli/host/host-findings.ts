@@ -1,4 +1,6 @@
 import type { HostRequirements, RequiredPort } from "../../constructs/docker/host-requirements.ts";
+import { modelCatalogue } from "../../contract/models/index.ts";
+import { trainedWeightsCommand } from "../../contract/trained-weights.ts";
 import type { Problem } from "../problem.ts";
 import { isOlder } from "../versions.ts";
 import { coresNote } from "./host-cores.ts";
@@ -29,6 +31,7 @@ export function judgeHost(needs: Needs, facts: HostFacts): HostVerdict {
     judgePorts(needs, facts),
     judgeDisk(needs, facts),
     judgeFiles(needs, facts),
+    judgeRandomWeights(needs, facts),
   );
 }
 
@@ -422,4 +425,24 @@ function judgeFiles({ files }: Needs, facts: HostFacts): HostVerdict {
     }
   });
   return { problems, notes };
+}
+
+/** A kind cluster on this machine is for tests, so random weights are only a note there. */
+function judgeRandomWeights(
+  { allowRandomWeights, kind }: Needs,
+  { randomWeights: names = [] }: HostFacts,
+): HostVerdict {
+  if (names.length === 0) return noFindings;
+  const message = `the weights of ${names.join(", ")} must be trained, but are random, so that embeddings are meaningless`;
+  if (kind !== undefined || allowRandomWeights) return note(message);
+  const commands = names.flatMap((name) => {
+    const spec = modelCatalogue.get(name);
+    const command = spec && trainedWeightsCommand(spec);
+    return command === undefined ? [] : [`'npx clipstack model ${command} ${name}'`];
+  });
+  return problem({
+    code: "random-weights",
+    message,
+    fix: `${commands.length === 0 ? "copy trained files" : `run ${commands.join(" and ")}`}, or set allowRandomWeights: true in the environment`,
+  });
 }

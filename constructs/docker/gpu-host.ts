@@ -79,6 +79,12 @@ export interface GpuHostProps extends RunsClipstack {
    */
   readonly accelerator?: Accelerator;
   /**
+   * Whether models with random weights may be deployed. Their embeddings are meaningless.
+   *
+   * @default false
+   */
+  readonly allowRandomWeights?: boolean;
+  /**
    * Name of the Docker network that the services share.
    *
    * @default - the name of the stack and the path of the construct, joined with `-`
@@ -106,6 +112,7 @@ export class GpuHost extends Construct {
   /** Provider of the containers of services. */
   readonly services: DockerProvider;
 
+  readonly #allowRandomWeights: boolean;
   readonly #ports: PublishedPort[] = [];
   readonly migProfile: string | undefined;
   /** Indices of all GPUs. */
@@ -133,6 +140,8 @@ export class GpuHost extends Construct {
     this.migProfile = props.migProfile;
     this.cores = props.cores;
     this.command = props.command;
+
+    this.#allowRandomWeights = props.allowRandomWeights ?? false;
 
     const hostCheck = new HostCheck(this, "check", {
       docker: props.docker,
@@ -311,6 +320,7 @@ export class GpuHost extends Construct {
       ...(this.cores !== undefined && { cores: this.cores }),
       disk: [...this.#disk],
       files: [...this.#files],
+      ...(this.#allowRandomWeights && { allowRandomWeights: true }),
     };
   }
 

@@ -106,5 +106,7 @@ export const hostRequirements = z.strictObject({
   cores: z.int().min(1).optional(),
   disk: z.array(disk),
   files: z.array(file),
+  /** Whether models with random weights, which make embeddings meaningless, may be deployed. */
+  allowRandomWeights: z.literal(true).optional(),
 });
 export type HostRequirements = z.infer<typeof hostRequirements>;

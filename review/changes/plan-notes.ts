@@ -2,7 +2,26 @@ import type { Action, StackChange, Values } from "../input/change.ts";
 import { few } from "../input/stack-facts.ts";
 import { blocksOf, isObject } from "../input/value-paths.ts";
 
-export function planNotes({ plan }: StackChange): readonly string[] {
+/** Notes about a stack that are not about one change. */
+export function stackNotes(change: StackChange): readonly string[] {
+  return [...randomWeightNotes(change), ...planNotes(change)];
+}
+
+/** The review does not read the weights; the requirements for the host state whether they may be random. */
+function randomWeightNotes({ resources, stack }: StackChange): readonly string[] {
+  const requirements = resources.flatMap(({ after }) => blocksOf(after?.triggers_replace));
+  const files = requirements
+    .filter(({ allowRandomWeights }) => allowRandomWeights === true)
+    .flatMap((required) => blocksOf(required.files).map(({ path }) => String(path)));
+  const models = files.flatMap((path) => /([^/]+)\/[^/]+\/[^/]+\.onnx$/.exec(path)?.[1] ?? []);
+  return models.length === 0
+    ? []
+    : [
+        `${stack} accepts random weights, which make embeddings meaningless (allowRandomWeights), of ${few([...new Set(models)])}.`,
+      ];
+}
+
+function planNotes({ plan }: StackChange): readonly string[] {
   if (plan === undefined) return [];
   const word: Readonly<Partial<Record<Action, string>>> = {
     delete: "destroyed",
