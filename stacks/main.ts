@@ -1,3 +1,4 @@
+import "../contract/require-node.mjs";
 import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 

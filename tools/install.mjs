@@ -27,11 +27,6 @@ function isInstalledByNpm() {
 
 /** Installs the packages of the lock file unless they are installed. Exits with one line if that fails. */
 export function ensureInstalled() {
-  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
-  if (major < 20 || (major === 20 && minor < 19)) {
-    console.error(`clipstack: node must be 20.19 or newer, got ${process.versions.node}`);
-    process.exit(2);
-  }
   const key = installationKey();
   if (existsSync(stampFile) && readFileSync(stampFile, "utf8") === key) return;
   if (isInstalledByNpm()) {

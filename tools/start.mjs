@@ -1,4 +1,5 @@
 // `npm start`: installs missing packages, then runs `clipstack start`.
+import "../contract/require-node.mjs";
 import "../cli/exit-with-parent.mjs";
 import { ensureInstalled } from "./install.mjs";
 

@@ -1,5 +1,6 @@
 // `node with-install.mjs <tool> [args…]`: installs missing packages, then runs a tool of node_modules/.bin.
 import { spawn } from "node:child_process";
+import "../contract/require-node.mjs";
 import "../cli/exit-with-parent.mjs";
 import { ensureInstalled, root } from "./install.mjs";
 

@@ -16,6 +16,7 @@ import { UserError } from "../../contract/user-error.ts";
 import { hostRequirementsIn, sharedHostNotes } from "../../stacks/shared-hosts.ts";
 import { environmentFiles, outputFolder, synthesizedFile } from "../artefact.ts";
 import { clusterReportText, examineCluster } from "../cluster/doctor-cluster.ts";
+import { terraformNote } from "../host/deployment.ts";
 import { DockerError, defaultEndpoint, isReadByProvider } from "../host/docker-command.ts";
 import { doctorText } from "../host/doctor-text.ts";
 import { type HostFacts, isUnknown, readHostFacts, type Unknown } from "../host/host-facts.ts";
@@ -116,7 +117,9 @@ async function doctor(environment: string, args: DoctorArguments): Promise<void>
       ? await synthesizedRequirements(environment, args.synth)
       : { requirements: passed, notes: [] };
   const content = passed === undefined ? "all" : "problems";
-  const { report, text } = await reportOf(requirements, notes, content);
+  const terraform = passed === undefined ? await terraformNote() : undefined;
+  const allNotes = terraform === undefined ? notes : [...notes, terraform];
+  const { report, text } = await reportOf(requirements, allNotes, content);
   const json = `${JSON.stringify(report, null, 2)}\n`;
   if (args.output !== undefined) writeOutput(args.output, json);
   if (args.json) process.stdout.write(json);
@@ -130,7 +133,8 @@ async function reportOf(
   content: "all" | "problems",
 ) {
   if (requirements.of === "cluster") {
-    const report = await examineCluster(requirements.needs);
+    const examined = await examineCluster(requirements.needs);
+    const report = { ...examined, notes: [...examined.notes, ...notes] };
     return { report, text: clusterReportText(report, content) };
   }
   const examined = await examineHost(requirements.needs);

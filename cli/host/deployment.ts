@@ -23,6 +23,15 @@ const binaries = (): readonly string[] => {
   return chosen === undefined || chosen === "" ? ["terraform", "tofu"] : [chosen];
 };
 
+/** Note that a deployment from this machine lacks Terraform; undefined if it is installed. */
+export async function terraformNote(): Promise<string | undefined> {
+  for (const binary of binaries()) {
+    const { outcome } = await runProgram(binary, ["version"], { timeoutMs: terraformMs });
+    if (outcome !== "missing") return undefined;
+  }
+  return `${binaries().join(" or ")} is not installed on this machine; 'cdktf deploy' requires Terraform 1.11 or newer, or OpenTofu: developer.hashicorp.com/terraform/install`;
+}
+
 const outputs = z.record(z.string(), z.object({ value: z.unknown() }));
 
 const resources = z.object({

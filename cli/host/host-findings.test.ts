@@ -266,7 +266,7 @@ describe("ports", () => {
       {
         code: "port",
         message: "port 8002 of the host (embed, port) must be free, in use by container web",
-        fix: "stop it ('docker stop web'), or change port of embed",
+        fix: "stop it ('docker stop web'), or change port of embed to a free port such as 18002",
       },
     ]);
     const other = [
@@ -277,7 +277,7 @@ describe("ports", () => {
         code: "port",
         message:
           "port 8002 of the host (embed, port) must be free, in use by container multi-gpu-4x-embed of multi-gpu-4x",
-        fix: "destroy multi-gpu-4x first ('npx cdktf destroy multi-gpu-4x'), or change port of embed",
+        fix: "destroy multi-gpu-4x first ('npx cdktf destroy multi-gpu-4x'), or change port of embed to a free port such as 18002",
       },
     ]);
   });
@@ -326,12 +326,23 @@ describe("disk", () => {
 test.each([
   [
     "m/dinov2_small/1/model.onnx",
-    "generate it with random weights ('npx clipstack model generate <model>', a text tower with '--modality text'), or copy your own file to this path",
+    "write it with 'npx clipstack model pull <model>' (docs/models.md names the command of each model), copy your own file to this path, or for tests 'npx clipstack model generate <model>' (a text tower with '--modality text') and allowRandomWeights: true",
   ],
   ["m/siglip2_base_224_text/1/tokenizer.model", "copy it to this path"],
 ])("fixes the missing file %s of this machine", (path, fix) => {
   const files = [{ path, on: "here" as const, what: "the file" }];
   expect(judge({ files }, { files: [false] }).problems).toMatchObject([{ fix }]);
+});
+
+test("names a GPU that nvidia-smi cannot read, and one in MIG mode", () => {
+  const judged = (fact: Partial<Gpu>) =>
+    messages({}, { nvidia: { gpus: [{ ...gpu, ...fact }], hook: true } });
+  expect(judged({ failure: "[Unknown Error]", memoryMiB: Number.POSITIVE_INFINITY })).toEqual([
+    "nvidia-driver: GPU 0 (NVIDIA GeForce RTX 4080) of embed must report its memory, but nvidia-smi prints '[Unknown Error]'",
+  ]);
+  expect(judged({ mig: "enabled" })).toEqual([
+    "gpu-kind: GPU 0 (NVIDIA GeForce RTX 4080) of embed must be a whole GPU, but its MIG mode is enabled",
+  ]);
 });
 
 describe("random weights", () => {

@@ -232,6 +232,22 @@ function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[], deployed: boolean): Ho
       });
       continue;
     }
+    if (gpu.failure !== undefined) {
+      problems.push({
+        code: "nvidia-driver",
+        message: `${label} (${gpu.name}) of ${users.join(" and ")} must report its memory, but nvidia-smi prints '${gpu.failure}'`,
+        fix: `reset it ('sudo nvidia-smi --gpu-reset -i ${gpu.index}'), reboot the host, or use another GPU`,
+      });
+      continue;
+    }
+    if (gpu.mig === "enabled") {
+      problems.push({
+        code: "gpu-kind",
+        message: `${label} (${gpu.name}) of ${users.join(" and ")} must be a whole GPU, but its MIG mode is enabled`,
+        fix: `set gpus to UUIDs of its MIG devices ('nvidia-smi -L') and host.migProfile, or disable the mode: 'sudo nvidia-smi -i ${gpu.index} -mig 0'`,
+      });
+      continue;
+    }
     if (gpu.memoryMiB < needs.vramMiB * vramTolerance) {
       problems.push({
         code: "gpu-memory",
@@ -324,8 +340,14 @@ function judgePorts(needs: Needs, facts: HostFacts): HostVerdict {
   const { listeners, published } = facts;
   const own = published.filter((it) => isOwn(needs, it));
   const others = published.filter((it) => !isOwn(needs, it));
+  const used = new Set([
+    ...[...published, ...needs.ports].map(({ port }) => port),
+    ...(isUnknown(listeners) ? [] : listeners.map(({ port }) => port)),
+  ]);
   const problems = needs.ports.flatMap((needed) => {
-    const choose = `or change ${needed.setting} of ${needed.service}`;
+    const free = isUnknown(listeners) ? undefined : freePort(needed.port, used);
+    const to = free === undefined ? "" : ` to a free port such as ${free}`;
+    const choose = `or change ${needed.setting} of ${needed.service}${to}`;
     const inUse = (by: string, fix: string): Problem => ({
       code: "port",
       message: `port ${needed.port} of the host (${needed.service}, ${needed.setting}) must be free, in use by ${by}`,
@@ -354,6 +376,12 @@ function judgePorts(needs: Needs, facts: HostFacts): HostVerdict {
       ? [`ports were compared only with those of containers: ${listeners.unknown}`]
       : [],
   };
+}
+
+/** Port of the same last digits that nothing uses. */
+function freePort(port: number, used: ReadonlySet<number>): number | undefined {
+  const candidates = Array.from({ length: 5 }, (_, index) => port + 10_000 * (index + 1));
+  return candidates.find((candidate) => candidate <= 65_535 && !used.has(candidate));
 }
 
 function ownerText({ container, environment }: PublishedPort): string {
@@ -404,7 +432,7 @@ const fixOnHost =
 
 function missingFileFix(path: string): string {
   return path.endsWith("/model.onnx")
-    ? "generate it with random weights ('npx clipstack model generate <model>', a text tower with '--modality text'), or copy your own file to this path"
+    ? "write it with 'npx clipstack model pull <model>' (docs/models.md names the command of each model), copy your own file to this path, or for tests 'npx clipstack model generate <model>' (a text tower with '--modality text') and allowRandomWeights: true"
     : "copy it to this path";
 }
 

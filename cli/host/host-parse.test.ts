@@ -66,6 +66,24 @@ describe("nvidia-smi", () => {
     expect(gpu?.memoryMiB).toBe(Number.POSITIVE_INFINITY);
   });
 
+  test("reports MIG mode, and an error in place of the memory", () => {
+    const text =
+      "0, GPU-1, [Unknown Error], [Unknown Error], 8.0, 580.95.05, Disabled, NVIDIA A100\n1, GPU-2, 81920, 1, 8.0, 580.95.05, Enabled, NVIDIA A100\n2, GPU-3, 16376, 1, 8.9, 580.95.05, [N/A], NVIDIA GeForce RTX 4080\n";
+    const [lost, mig, plain] = parseGpus(text);
+    expect(lost).toMatchObject({ name: "NVIDIA A100", failure: "[Unknown Error]" });
+    expect(mig).toMatchObject({ name: "NVIDIA A100", mig: "enabled" });
+    expect(plain).toEqual({
+      ...{
+        index: 2,
+        uuid: "GPU-3",
+        name: "NVIDIA GeForce RTX 4080",
+        memoryMiB: 16_376,
+        freeMiB: 1,
+      },
+      ...{ computeCapability: "8.9", driver: "580.95.05" },
+    });
+  });
+
   test("with 'No devices were found' has no GPU", () => {
     expect(parseGpus("No devices were found\n")).toEqual([]);
   });

@@ -24,6 +24,10 @@ export interface Gpu {
   readonly freeMiB: number;
   readonly computeCapability: string;
   readonly driver: string;
+  /** @default - MIG mode is off or unknown */
+  readonly mig?: "enabled";
+  /** Error that `nvidia-smi` prints in place of a value: `[Unknown Error]`. */
+  readonly failure?: string;
 }
 
 /** Arguments of `ss` that {@link parseListeners} reads. */
@@ -81,16 +85,19 @@ export function parsePublished(text: string): readonly PublishedPort[] {
 
 /** Arguments of `nvidia-smi` that {@link parseGpus} reads. */
 export const gpusArgs = [
-  "--query-gpu=index,uuid,memory.total,memory.free,compute_cap,driver_version,name",
+  "--query-gpu=index,uuid,memory.total,memory.free,compute_cap,driver_version,mig.mode.current,name",
   "--format=csv,noheader,nounits",
 ] as const;
 
-/** Parses `nvidia-smi`: `0, GPU-8a56a4bc-…, 16376, 15956, 8.9, 570.86.15, NVIDIA GeForce RTX 4080`. */
+/** Parses `nvidia-smi`: `0, GPU-8a56a4bc-…, 16376, 15956, 8.9, 570.86.15, [N/A], NVIDIA GeForce RTX 4080`. */
 export function parseGpus(text: string): readonly Gpu[] {
   return text.split("\n").flatMap((line) => {
     const cells = line.split(",").map((cell) => cell.trim());
-    const [index = "", uuid = "", total, free, computeCapability = "", driver = "", ...name] =
+    const [index = "", uuid = "", total, free, computeCapability = "", driver = "", ...rest] =
       cells;
+    const [mig = ""] = rest;
+    const name = /^(Enabled|Disabled|\[.*\])$/.test(mig) ? rest.slice(1) : rest;
+    const failure = [total, free].find((cell) => /^\[(?!N\/A|Not Supported)/.test(cell ?? ""));
     if (!/^\d+$/.test(index)) return [];
     return [
       {
@@ -102,6 +109,8 @@ export function parseGpus(text: string): readonly Gpu[] {
         freeMiB: numberOr(free, Number.POSITIVE_INFINITY),
         computeCapability,
         driver,
+        ...(mig === "Enabled" && { mig: "enabled" as const }),
+        ...(failure !== undefined && { failure }),
       },
     ];
   });
