@@ -41,3 +41,15 @@ describe("images per second are those of the GPUs that services use", () => {
     expect(one?.predictionSource).toContain("on 1 of 4 GPUs, with the maximum number of pods, ");
   });
 });
+
+test("a slower GPU at a higher price is a reason of the verdict", () => {
+  const document = (yaml: string) => parseDocument(synthesizedText("single-gpu", yaml), "a");
+  const [before, after] = ["rtx-4090", "t4"].map((gpu) => document(`host: { gpu: ${gpu} }\n`));
+  const { verdict } = reviewOf([changeOfDocuments("s", before, after)], {
+    predict: environmentPredictor(),
+  });
+  expect(verdict.level).toBe("attention");
+  expect(verdict.reasons.join("\n")).toMatch(
+    /The GPUs compute \d+ % of the images per second \(predicted \d+ instead of \d+\)/,
+  );
+});

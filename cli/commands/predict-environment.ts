@@ -44,7 +44,7 @@ export function environmentPredictor(): Predict {
     // GPUs not used by any service add no throughput
     const gpus = gpusOf(computing.map((service) => service.name)) ?? gpu.count;
     if (gpus === 0) return undefined;
-    const { imagesPerSecond, bottleneck } = predictScenario(
+    const { imagesPerSecond, gpusAloneImagesPerSecond, bottleneck } = predictScenario(
       {
         ...load,
         device: { name },
@@ -63,6 +63,7 @@ export function environmentPredictor(): Predict {
       : "";
     return {
       imagesPerSecond,
+      gpuImagesPerSecond: gpusAloneImagesPerSecond,
       source: `${basis}: ${backend}${idle}${podCount}, ${loadText}; bottleneck: ${stationNames[bottleneck]} (clipstack capacity)`,
     };
   };

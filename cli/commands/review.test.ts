@@ -246,3 +246,46 @@ test.each([
   expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
   expect(stderr).toContain(message);
 });
+
+const unpinned = (version?: string) =>
+  plannedText([], {
+    configuration: {
+      provider_config: {
+        aws: {
+          name: "aws",
+          full_name: "registry.terraform.io/hashicorp/aws",
+          ...(version === undefined ? {} : { version_constraint: version }),
+        },
+      },
+    },
+  });
+
+test("a provider without an upper version never blocks, and is fine with a lock file", async () => {
+  const path = file("unpinned.json", unpinned(">= 4"));
+  const { code, stdout } = await review("--plan", path);
+  expect(code).toBe(0);
+  expect(stdout).toContain("provider-pinned");
+  const lock = file(".terraform.lock.hcl", 'provider "registry.terraform.io/hashicorp/aws" {\n}\n');
+  expect((await review("--plan", path)).stdout).not.toContain("provider-pinned");
+  rmSync(lock);
+});
+
+test("reads waivers of plans without an environment from .clipstack-review.yaml", async () => {
+  const path = file("other.json", unpinned());
+  const run = () => clipstack(["review", "--plan", path], {}, folder);
+  const waivers = (rule: string) =>
+    `waivers:\n  - { rule: ${rule}, reason: pinned by the registry mirror, expires: '2099-01-01' }\n`;
+  const settings = file(".clipstack-review.yaml", waivers("provider-pinned"));
+  expect((await run()).stdout).toContain("pinned by the registry mirror");
+  file(".clipstack-review.yaml", waivers("provider-pined"));
+  const { code, stderr } = await run();
+  expect(code).toBe(2);
+  expect(stderr).toMatch(/\.clipstack-review\.yaml:\s+waivers\.0\.rule must be the id of a rule/);
+  rmSync(settings);
+});
+
+test("a queue delay of a second is not safe without a latency goal", async () => {
+  const slow = tree("slow", "tritonOnnx: { maxQueueDelayMicroseconds: 1000000 }\n");
+  const { stdout } = await review("--base", base, "--head", slow);
+  expect(stdout).toContain("should be at most 100000, got 1000000");
+});

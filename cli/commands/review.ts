@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
-import { basename, extname, join, relative, resolve } from "node:path";
+import { basename, dirname, extname, join, relative, resolve } from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { UserError } from "../../contract/user-error.ts";
 import { verdictLevels } from "../../review/changes/verdict.ts";
@@ -16,6 +16,10 @@ import { markdownComment } from "../../review/report/comment-markdown.ts";
 import { type Review, reviewOf } from "../../review/review.ts";
 import { findingsOfChange } from "../../review/rules/findings.ts";
 import { loadEnvironments } from "../../stacks/environment-files.ts";
+import { parseYaml } from "../../stacks/parse-yaml.ts";
+import { review } from "../../stacks/review-settings.ts";
+import { readText } from "../../stacks/settings-file.ts";
+import { validateSettings } from "../../stacks/validate-settings.ts";
 import { repeated } from "../option-values.ts";
 import { environmentsFolder } from "../project.ts";
 import { writeOutput } from "../write-output.ts";
@@ -118,7 +122,7 @@ export function registerReview(program: Command, outlet = processOutlet): void {
     .option("--today <date>", "date for the expiry of waivers, YYYY-MM-DD (default: today)", date)
     .addHelpText("after", helpText)
     .action((args: ReviewArguments) => {
-      const { text, code } = review(args);
+      const { text, code } = runReview(args);
       outlet.print(text);
       outlet.exit(code);
     });
@@ -129,7 +133,7 @@ interface ReviewOutput {
   readonly code: number;
 }
 
-function review(args: ReviewArguments): ReviewOutput {
+function runReview(args: ReviewArguments): ReviewOutput {
   const changes = changesOf(args);
   if (args.verifyPlan.length > 0) return verifyReviewedPlans(args, changes);
   const settings = reviewSettings(args.environments);
@@ -201,7 +205,8 @@ function changesOf({ plan, base, head }: ReviewArguments): readonly StackChange[
       throw new UserError("--base requires --head and cannot be combined with --plan");
     const documents = head === undefined ? new Map() : documentsIn(head, "--head");
     const changes = plan.map((argument) => {
-      const change = changeOfPlan(planInput(argument));
+      const input = planInput(argument);
+      const change = { ...changeOfPlan(input), lockedProviders: lockedProviders(input.fileName) };
       const document = documents.get(change.stack);
       return document === undefined ? change : withDocument(change, document);
     });
@@ -225,6 +230,16 @@ function changesOf({ plan, base, head }: ReviewArguments): readonly StackChange[
     throw new UserError(`--head must contain a synthesized stack, got '${head}'`);
   const names = [...new Set([...before.keys(), ...after.keys()])].sort();
   return names.map((name) => changeOfDocuments(name, before.get(name), after.get(name)));
+}
+
+/** Providers in the lock file beside a plan, or in the current folder. */
+function lockedProviders(planFile: string): readonly string[] {
+  const file = [dirname(planFile), "."]
+    .map((folder) => join(folder, ".terraform.lock.hcl"))
+    .find((it) => existsSync(it));
+  if (file === undefined) return [];
+  const text = readInput(file).text;
+  return [...text.matchAll(/^provider "[^"/]+\/([^"]+)"/gm)].map(([, source]) => source ?? "");
 }
 
 /** Parses `NAME=FILE` or `FILE`. */
@@ -268,15 +283,21 @@ function documentsIn(folder: string, option: string): ReadonlyMap<string, Synthe
   return found;
 }
 
-/** Review settings of each stack; a stack without an environment file has none. */
+/** Settings and waivers of plans that belong to no environment, in the current folder. */
+const reviewFile = ".clipstack-review.yaml";
+
+/** Review settings of each stack: of its environment file, or of {@link reviewFile}. */
 function reviewSettings(folder: string) {
+  const others = existsSync(reviewFile)
+    ? validateSettings(review, reviewFile, parseYaml(reviewFile, readText(reviewFile)) ?? {})
+    : undefined;
   const { environments, rejected } = loadEnvironments(resolve(folder));
   if (rejected.length > 0) {
     throw new UserError(rejected.flatMap(({ lines }) => lines).join("\n"));
   }
   const byName = new Map(environments.map(({ name, settings }) => [name, settings.review]));
   return (stack: string) => {
-    const { waivers = [], p99GoalMilliseconds } = byName.get(stack) ?? {};
+    const { waivers = [], p99GoalMilliseconds } = byName.get(stack) ?? others ?? {};
     return { waivers, p99GoalMilliseconds };
   };
 }

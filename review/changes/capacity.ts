@@ -18,6 +18,8 @@ export interface Capacity {
   /** Month of the price. */
   readonly priceDate?: string;
   readonly imagesPerSecond?: number;
+  /** Throughput of the GPUs without any other bottleneck. */
+  readonly gpuImagesPerSecond?: number;
   /** Source of the prediction. */
   readonly predictionSource?: string;
 }
@@ -31,6 +33,8 @@ export interface Replicas {
 export interface Prediction {
   /** Total of all services. */
   readonly imagesPerSecond: number;
+  /** Throughput of the GPUs without any other bottleneck. */
+  readonly gpuImagesPerSecond?: number;
   /** Measurement behind the prediction, in one line. */
   readonly source: string;
 }
@@ -85,6 +89,7 @@ function capacityAt(change: StackChange, predict: Predict): Capacity | undefined
     }),
     replicas: services.map((service) => ({ service: service.name, ...boundsOf(change, service) })),
     imagesPerSecond: prediction?.imagesPerSecond,
+    gpuImagesPerSecond: prediction?.gpuImagesPerSecond,
     predictionSource: prediction?.source,
   };
 }

@@ -81,6 +81,7 @@ function impactReasons(review: StackReview): readonly string[] {
     about(permanent, " becomes permanently unavailable.", " become permanently unavailable."),
     about(temporary, " is temporarily unavailable.", " are temporarily unavailable."),
     lessCapacityText(review),
+    gpuText(review),
     about(
       titles(({ impact }) => impact?.dataLost === true),
       ": its content is lost.",
@@ -161,6 +162,21 @@ function lessCapacityText({ capacity: { before, after }, changes }: StackReview)
     .map(({ title }) => title);
   const all = services.length > 0 ? services : others;
   return all.length > 0 ? `Less capacity: fewer pods of ${few(all)}.` : "";
+}
+
+/** Lower throughput of the GPUs, and a higher cost. */
+function gpuText({ capacity: { before, after } }: StackReview): string {
+  const [old, rate] = [before, after].map(
+    (it) => it?.gpuImagesPerSecond ?? it?.imagesPerSecond ?? Number.NaN,
+  ) as [number, number];
+  const isSlower = rate < old * 0.9;
+  const [oldCost = 0, cost = 0] = [before?.usdPerHour, after?.usdPerHour];
+  const isCostlier = before !== undefined && cost > oldCost * 1.1;
+  const slower = `The GPUs compute ${Math.round((rate / old) * 100)} % of the images per second (predicted ${Math.round(rate)} instead of ${Math.round(old)})`;
+  const costlier = `cost rises to $${Number(cost.toFixed(2))} per hour from $${Number(oldCost.toFixed(2))}`;
+  if (!isSlower && !isCostlier) return "";
+  if (!isSlower) return `${costlier.replace("cost", "Cost")}.`;
+  return `${slower}${isCostlier ? `; ${costlier}` : ""}.`;
 }
 
 function boundsText({ min, max }: { readonly min: number; readonly max: number }): string {

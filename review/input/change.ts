@@ -64,6 +64,8 @@ export interface StackChange {
   /** Configuration before the change, if known. */
   readonly configurationBefore?: StackChange["configuration"];
   readonly terraformVersion?: string;
+  /** Sources of the providers whose versions a lock file fixes: `hashicorp/aws`. */
+  readonly lockedProviders?: readonly string[];
   /** Data available only in a plan. */
   readonly plan?: PlanFacts;
   /** Goals from the settings (`review.p99GoalMilliseconds`), if available. */

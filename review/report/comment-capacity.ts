@@ -37,7 +37,7 @@ export function capacitySection(stacks: readonly StackReview[], level: Level): r
     cell(stack, ({ gpus }) => gpus),
     cell(stack, vramText),
     cell(stack, replicasText),
-    cell(stack, ({ imagesPerSecond }) => imagesPerSecond?.toFixed(0)),
+    cell(stack, ratesText),
     cell(stack, ({ usdPerHour }) => usdPerHour?.toFixed(2), "0"),
     cell(
       stack,
@@ -128,6 +128,13 @@ function totalRow(stacks: readonly StackReview[]): readonly Text[] | undefined {
   const cell = (digits: number, hours: number): Text =>
     transition((sum("before") * hours).toFixed(digits), (sum("after") * hours).toFixed(digits));
   return [["all"], [""], [""], [""], [""], cell(2, 1), cell(0, hoursPerMonth), [""]];
+}
+
+/** Predicted rate, and the rate of the GPUs if something else is the bottleneck. */
+function ratesText({ imagesPerSecond: rate, gpuImagesPerSecond: gpus }: Capacity) {
+  if (rate === undefined) return undefined;
+  const isLimited = gpus !== undefined && gpus > rate * 1.05;
+  return `${rate.toFixed(0)}${isLimited ? ` (GPUs alone: ${gpus.toFixed(0)})` : ""}`;
 }
 
 function vramText({ vramUsedMiB, vramUsableMiB }: Capacity): string | undefined {

@@ -105,7 +105,7 @@ export const modelRules: readonly ReviewRule[] = [
     rationale:
       "Every request that does not fill a batch waits for the queue delay: under low load it only adds latency.",
     inputs:
-      "`max_queue_delay_microseconds` of every model configuration, compared with `review.p99GoalMilliseconds` in the settings. Ignored without a goal.",
+      "`max_queue_delay_microseconds` of every model configuration, compared with `review.p99GoalMilliseconds` in the settings; without a goal, a delay above 100 ms is reported.",
     fix: "lower maxQueueDelayMicroseconds, or raise review.p99GoalMilliseconds",
     example: {
       stack: "single-gpu",
@@ -122,11 +122,12 @@ export const modelRules: readonly ReviewRule[] = [
     },
     find: each(deployedConfigs, ({ config }, { goals }) => {
       const goal = goals?.p99Milliseconds;
-      if (goal === undefined) return undefined;
+      const highest = ((goal ?? 200) * 1000) / 2;
       const delay = config?.dynamic_batching?.max_queue_delay_microseconds ?? 0;
-      return delay <= (goal * 1000) / 2
+      const reason = goal === undefined ? "" : `half of the goal of ${goal} ms (p99), `;
+      return delay <= highest
         ? undefined
-        : `max_queue_delay_microseconds should be at most ${(goal * 1000) / 2}, half of the goal of ${goal} ms (p99), got ${delay}`;
+        : `max_queue_delay_microseconds should be at most ${highest}, ${reason}got ${delay}`;
     }),
   }),
   rule({

@@ -114,12 +114,12 @@ export const stateRules: readonly ReviewRule[] = [
   }),
   rule({
     id: "provider-pinned",
-    severity: "error",
+    severity: "warning",
     title: "A provider has a version with an upper bound.",
     rationale:
       "Without one, `terraform init` installs the newest version: a new major version can rename attributes and replace unchanged resources.",
     inputs:
-      "`required_providers` of the synthesized file. `4.5.0`, `~> 4.5` and `>= 4.5, < 5` have a bound.",
+      "`required_providers` of the synthesized file or the plan, and `.terraform.lock.hcl` beside the plan or in the current folder, which fixes the version. `4.5.0`, `~> 4.5` and `>= 4.5, < 5` have a bound.",
     fix: "set a version such as '~> 4.5'",
     example: {
       stack: "single-gpu",
@@ -132,7 +132,7 @@ export const stateRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find({ configuration }) {
+    *find({ configuration, lockedProviders = [] }) {
       const providers = at(configuration?.terraform, "required_providers");
       for (const [name, provider] of Object.entries(isObject(providers) ? providers : {})) {
         // part of Terraform itself
@@ -141,7 +141,8 @@ export const stateRules: readonly ReviewRule[] = [
         const bounded =
           typeof version === "string" &&
           (isExpression(version) || /^\s*=?\s*\d|~>|<|(^|,)\s*=?\s*\d/.test(version));
-        if (bounded) continue;
+        const source = text(at(provider, "source")) ?? `hashicorp/${name}`;
+        if (bounded || lockedProviders.includes(source)) continue;
         yield {
           message: `version of the provider ${name} must have an upper bound, got ${isSet(version) ? `'${String(version)}'` : "nothing"}`,
         };
