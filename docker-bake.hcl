@@ -55,6 +55,13 @@ target "embed-weights" {
   platforms  = [PLATFORM]
 }
 
+// embed image with the tokenizer files of MODELS, for gateways to Triton images with the weights
+target "gateway" {
+  inherits = ["embed-weights"]
+  args     = { WEIGHTS = "none" }
+  tags     = ["${REGISTRY}clipstack/embed:${VERSION}-gateway"]
+}
+
 target "triton" {
   inherits   = ["_common"]
   context    = "model_repository"

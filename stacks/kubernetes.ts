@@ -4,13 +4,18 @@ import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { ClusterInference } from "../constructs/kubernetes/cluster-inference.ts";
 import { GpuCluster } from "../constructs/kubernetes/gpu-cluster.ts";
 import { keepState } from "../constructs/state.ts";
+import { clusterImageNotes } from "./cluster-images.ts";
 import type { KubernetesSettings } from "./kubernetes-settings.ts";
 
 /** Existing cluster with GPU nodes: embed servers as gateways to Tritons, installed with the chart. */
 export class KubernetesStack extends TerraformStack {
+  /** Commands that build the images. */
+  readonly imageNotes: readonly string[];
+
   constructor(scope: Construct, id: string, settings: KubernetesSettings) {
     super(scope, id);
     keepState(this, settings.state);
+    this.imageNotes = clusterImageNotes(id, settings);
 
     const cluster = new GpuCluster(this, "cluster", {
       ...settings.cluster,

@@ -104,6 +104,8 @@ test("synthesizes the same bytes from any folder, and prints the services of eac
       "search: triton-onnx (4 execution instances), triton-trt (4 execution instances), embed; 1 rtx-4080 of 16376 MiB, 2 $/hour (2026-11)",
       "single-gpu: triton-onnx (1 execution instance), triton-trt (1 execution instance), embed; 1 rtx-4080 of 16376 MiB, 2 $/hour (2026-11)",
       "note: multi-gpu-4x, search and single-gpu share ports 8002, 8010, 8011, 8012, 8020, 8021, 8022 and GPU 0 of unix:///var/run/docker.sock: deploy one at a time, or change the others",
+      "note: k8s-gpu: registry.example/clipstack/embed:0.1.0 has the embed server without weights: MODELS=openclip-vit-b32:image docker buildx bake embed --set embed.tags=registry.example/clipstack/embed:0.1.0 --push",
+      "note: k8s-gpu: registry.example/clipstack/triton:26.07-1 has Triton and the weights: MODELS=openclip-vit-b32:image WEIGHTS=image docker buildx bake triton --set triton.tags=registry.example/clipstack/triton:26.07-1 --push",
       "",
     ].join("\n"),
   );
@@ -189,6 +191,8 @@ test("writes four of five environments when one is invalid, and fails with its e
     "production",
     "quality",
     "shared",
+    "note",
+    "note",
   ]);
   expect(Object.keys(written(outcome)).filter((path) => path.startsWith("stacks/"))).toEqual([
     "stacks/edge/cdk.tf.json",

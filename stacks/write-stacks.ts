@@ -13,6 +13,7 @@ import { InferenceDeployment } from "../constructs/kubernetes/inference-deployme
 import { InferenceRelease } from "../constructs/kubernetes/inference-release.ts";
 import type { Environment } from "../contract/environment.ts";
 import { createStack } from "./create-stack.ts";
+import { KubernetesStack } from "./kubernetes.ts";
 import type { EnvironmentSettings } from "./settings.ts";
 import type { RejectedFile } from "./settings-file.ts";
 import { hostRequirementsIn, sharedHostNotes } from "./shared-hosts.ts";
@@ -35,7 +36,7 @@ export interface SynthManifest {
 export interface WrittenStacks {
   /** One line for each stack with its services. */
   readonly summaries: readonly string[];
-  /** Ports and GPUs that environments share, one line per group of environments. */
+  /** Ports and GPUs that environments share, and commands that build the images of clusters; one line each. */
   readonly notes: readonly string[];
   /** Environments with errors, whose stacks are not written. */
   readonly rejected: readonly RejectedFile[];
@@ -75,7 +76,10 @@ export function writeStacks(
   const requirements = hostRequirementsOf(stacks, outdir);
   return {
     summaries: stacks.map(summary),
-    notes: sharedHostNotes(requirements),
+    notes: [
+      ...sharedHostNotes(requirements),
+      ...stacks.flatMap((stack) => (stack instanceof KubernetesStack ? stack.imageNotes : [])),
+    ],
     rejected,
     requirements,
   };
