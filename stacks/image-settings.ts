@@ -1,8 +1,13 @@
 import { z } from "zod";
 import { defaultTritonImage } from "../contract/triton-releases.ts";
-import { image, oneOf } from "./setting-types.ts";
+import { image, oneOf, text } from "./setting-types.ts";
 
 type BaseImage = "NODE_IMAGE" | "CUDA_IMAGE" | "TRITON_IMAGE";
+
+const proxy = text(
+  "the URL of a proxy without user and password, like 'http://proxy.mine:3128'",
+  /^https?:\/\/[^\s/@]+\/?$/,
+).optional();
 
 /** Image that exists or is built: its name, or an object with `source`. */
 const imageSource = <const Existing extends "pull" | "local">(
@@ -19,12 +24,14 @@ const imageSource = <const Existing extends "pull" | "local">(
           z.strictObject({
             source: z.literal("build"),
             buildArgs: z
-              .strictObject(
-                Object.fromEntries(baseImages.map((name) => [name, image.optional()])) as Record<
-                  BaseImage,
-                  z.ZodOptional<typeof image>
-                >,
-              )
+              .strictObject({
+                ...(Object.fromEntries(
+                  baseImages.map((name) => [name, image.optional()]),
+                ) as Record<BaseImage, z.ZodOptional<typeof image>>),
+                HTTP_PROXY: proxy,
+                HTTPS_PROXY: proxy,
+                NO_PROXY: text("hosts, separated by commas", /^[^\s@]+$/).optional(),
+              })
               .optional(),
           }),
         ],
@@ -39,7 +46,7 @@ const buildOrPull =
 export const embedImage = imageSource("pull", "NODE_IMAGE", "CUDA_IMAGE")
   .prefault({ source: "build" })
   .describe(
-    `Embed image: ${buildOrPull} from \`inference-image/\`, with \`buildArgs\` NODE_IMAGE and CUDA_IMAGE for other base images.`,
+    `Embed image: ${buildOrPull} from \`inference-image/\`, with \`buildArgs\` NODE_IMAGE and CUDA_IMAGE for other base images, and HTTP_PROXY, HTTPS_PROXY and NO_PROXY.`,
   );
 
 /** Triton's image; the default is a tag and not a digest, because a tag shows the version. */

@@ -1,6 +1,11 @@
 import { z } from "zod";
 import { gpuNames, gpuResource, maxGpus } from "../contract/gpus.ts";
 import {
+  labelKeyPattern,
+  labelValuePattern,
+  objectNamePattern,
+} from "../contract/kubernetes-names.ts";
+import {
   cpuScaling,
   disruptionBudget,
   namespace,
@@ -14,13 +19,14 @@ import { review } from "./review-settings.ts";
 import { downloadUrl, image, integer, oneOf, path, text, url } from "./setting-types.ts";
 import { state } from "./state-settings.ts";
 
-const labelText = text(
-  "a label or its value, at most 253 characters",
-  /^[\w]([\w./-]{0,251}[\w])?$/,
+const labelKey = text("the key of a label, like 'team' or 'nvidia.com/gpu'", labelKeyPattern);
+const labelValue = text(
+  "the value of a label: letters, digits, '-', '_' and '.', at most 63",
+  labelValuePattern,
 );
 const objectName = text(
   "a Kubernetes name: lower-case letters, digits, '-' and '.', at most 253",
-  /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/,
+  objectNamePattern,
 );
 const sha256 = text("64 hexadecimal digits", /^[0-9a-f]{64}$/).describe(
   "SHA-256 of the weights (`model.onnx`).",
@@ -61,19 +67,19 @@ const nodePool = z
       .default("nvidia")
       .describe("RuntimeClass of pods with a GPU; `none` if NVIDIA's is the nodes' default."),
     selector: z
-      .record(labelText, labelText)
+      .record(labelKey, labelValue)
       .default({})
       .describe("Labels of the nodes that pods with a GPU are scheduled on."),
     tolerations: z
       .array(
         z
           .strictObject({
-            key: labelText.describe("Key of the taint."),
+            key: labelKey.describe("Key of the taint."),
             operator: z
               .enum(["Equal", "Exists"])
               .default("Equal")
               .describe("Comparison operator, as in Kubernetes."),
-            value: labelText
+            value: labelValue
               .optional()
               .describe("Value of the taint, with `Equal`. Default: the empty value."),
             effect: z
@@ -279,7 +285,7 @@ export const kubernetesSettings = z.strictObject({
   serviceMonitor: z
     .strictObject({
       labels: z
-        .record(labelText, labelText)
+        .record(labelKey, labelValue)
         .default({})
         .describe(
           "Labels that Prometheus selects ServiceMonitors by; for kube-prometheus-stack `release: <name of its Helm release>`.",

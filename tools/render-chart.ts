@@ -62,9 +62,10 @@ const schema = {
   ...z.toJSONSchema(chartValues, { io: "input", target: "draft-7" }),
 } as JsonSchema;
 
-/** `values.schema.json`: also accepts removed values, which the chart rejects with a message of its own. */
+/** `values.schema.json`: also accepts null, and removed values, which the chart rejects with a message of its own. */
 function schemaText(): string {
   const accepting = structuredClone(schema) as MutableSchema;
+  acceptNull(accepting);
   for (const path of Object.keys(removedValues)) {
     const keys = path.split(".");
     const name = keys.pop()!;
@@ -76,7 +77,30 @@ function schemaText(): string {
 
 interface MutableSchema {
   readonly description?: string;
+  type?: string | string[];
+  enum?: unknown[];
+  anyOf?: object[];
+  readonly default?: unknown;
   readonly properties?: { [name: string]: MutableSchema };
+}
+
+/** Values of the chart by dotted path, without those that contain others. */
+function leavesOf({ properties = {} }: MutableSchema, path = ""): [string, MutableSchema][] {
+  return Object.entries(properties).flatMap(([key, value]) =>
+    value.properties === undefined
+      ? [[`${path}${key}`, value] as [string, MutableSchema]]
+      : leavesOf(value, `${path}${key}.`),
+  );
+}
+
+/** Accepts null in place of every value, which templates replace by the default. */
+function acceptNull({ properties = {} }: MutableSchema): void {
+  for (const value of Object.values(properties)) {
+    if (value.type !== undefined) value.type = [value.type, "null"].flat();
+    value.enum?.push(null);
+    value.anyOf?.push({ type: "null" });
+    acceptNull(value);
+  }
 }
 
 /** Marker lines around the rendered table of the README. */
@@ -224,6 +248,9 @@ function contractText(): string {
     stronglyTyped: firstStronglyTyped,
     catalogue: Object.fromEntries([...modelCatalogue.values()].map(catalogueEntry)),
     defaultModel: defaultModel.name,
+    defaults: Object.fromEntries(
+      leavesOf(ownValues() as MutableSchema).map(([path, value]) => [path, value.default ?? null]),
+    ),
     suffixes: Object.fromEntries(tunableKinds.map((modelKind) => [modelKind, suffixOf(modelKind)])),
     removedValues,
     queueTime,

@@ -12,7 +12,7 @@ import {
   service,
   spareGpu,
 } from "./chart-pod-values.ts";
-import { choice, flag, integer, text } from "./chart-value-fields.ts";
+import { choice, flag, integer, reference, secretKey } from "./chart-value-fields.ts";
 
 export const embed = z
   .strictObject({
@@ -37,12 +37,8 @@ export const embed = z
     service: service(embedPort).describe("Service of the embed server."),
     auth: z
       .strictObject({
-        existingSecret: text("", "Secret with the bearer token required from clients."),
-        existingSecretKey: z
-          .string()
-          .min(1)
-          .default("api-key")
-          .describe("Key of the token in the Secret."),
+        existingSecret: reference("Secret with the bearer token required from clients."),
+        existingSecretKey: secretKey.default("api-key").describe("Key of the token in the Secret."),
         allowAnonymous: flag(
           false,
           "Whether a Service reachable from outside the cluster may have no authentication. A ClusterIP without a Secret has none.",

@@ -2,14 +2,17 @@ import { z } from "zod";
 import { imagePullSeconds, type PodComponent } from "../../contract/pods.ts";
 import { nodePortRange } from "../../contract/ports.ts";
 import {
+  annotations,
   choice,
   flag,
   integer,
   kubernetesObject,
+  labelKey,
+  labels,
+  labelValue,
   matching,
   quantities,
-  stringMap,
-  text,
+  reference,
 } from "./chart-value-fields.ts";
 
 /** Chart values that the embed server and Triton share. */
@@ -17,7 +20,11 @@ import {
 export const image = (repository: string, tag: string, description: string) =>
   z
     .strictObject({
-      repository: z.string().min(1).default(repository).describe("Name, including the registry."),
+      repository: z
+        .string()
+        .regex(/^\w[\w./:-]*$/)
+        .default(repository)
+        .describe("Name, including the registry."),
       tag: matching("[\\w][\\w.-]{0,127}", "Tag; ignored if a digest is set.").default(tag),
       digest: matching("sha256:[0-9a-f]{64}", "Digest, `sha256:…`, which pins the image."),
       pullPolicy: choice(["IfNotPresent", "Always", "Never"], "IfNotPresent", "Image pull policy."),
@@ -58,9 +65,9 @@ export const budget = z
   .describe("PodDisruptionBudget.");
 
 const toleration = z.strictObject({
-  key: z.string().optional(),
+  key: labelKey.optional(),
   operator: z.enum(["Equal", "Exists"]).optional(),
-  value: z.string().optional(),
+  value: labelValue.optional(),
   effect: z.enum(["NoSchedule", "PreferNoSchedule", "NoExecute"]).optional(),
   tolerationSeconds: z.int().optional(),
 });
@@ -68,9 +75,7 @@ const toleration = z.strictObject({
 const topologySpread = z
   .strictObject({
     enabled: flag(true, "Whether pods are spread over nodes."),
-    topologyKey: z
-      .string()
-      .min(1)
+    topologyKey: labelKey
       .default("kubernetes.io/hostname")
       .describe("Node label that defines the topology domains."),
     maxSkew: integer(1, 1_000)
@@ -86,11 +91,10 @@ const topologySpread = z
   .describe("Topology spread constraint of the pods of one Deployment.");
 
 export const scheduling = {
-  runtimeClassName: text(
-    "",
+  runtimeClassName: reference(
     "RuntimeClass of the pods: `nvidia` unless it is the default on the GPU nodes.",
   ),
-  nodeSelector: stringMap("Required node labels."),
+  nodeSelector: labels("Required node labels."),
   tolerations: z.array(toleration).default([]).describe("Tolerations of the pods."),
   affinity: z
     .strictObject({
@@ -101,13 +105,13 @@ export const scheduling = {
     .default({})
     .describe("Affinity of the pods."),
   topologySpread,
-  priorityClassName: text("", "PriorityClass of the pods."),
-  podAnnotations: stringMap("Annotations of the pods."),
-  podLabels: stringMap("Additional labels of the pods."),
+  priorityClassName: reference("PriorityClass of the pods."),
+  podAnnotations: annotations("Annotations of the pods."),
+  podLabels: labels("Additional labels of the pods."),
   extraEnv: z
     .array(
       z.strictObject({
-        name: z.string().min(1),
+        name: z.string().regex(/^[-._a-zA-Z][-._a-zA-Z0-9]*$/),
         value: z.string().optional(),
         valueFrom: kubernetesObject.optional(),
       }),
@@ -149,7 +153,7 @@ export const service = (port: number | undefined) =>
             "Node port, with `NodePort` or `LoadBalancer`; Kubernetes selects one if not set.",
           ),
       }),
-      annotations: stringMap("Annotations of the Service."),
+      annotations: annotations("Annotations of the Service."),
     })
     .prefault({});
 

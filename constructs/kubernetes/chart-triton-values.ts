@@ -19,6 +19,7 @@ import {
   integer,
   matching,
   quantity,
+  reference,
   stringMap,
   text,
 } from "./chart-value-fields.ts";
@@ -67,8 +68,8 @@ export const triton = z
     engineCache: z
       .strictObject({
         enabled: flag(false, "Whether TensorRT engines are cached on a volume."),
-        existingClaim: text("", "Existing PersistentVolumeClaim; empty creates one."),
-        storageClass: text("", "StorageClass of the claim; empty selects the cluster's default."),
+        existingClaim: reference("Existing PersistentVolumeClaim; empty creates one."),
+        storageClass: reference("StorageClass of the claim; empty selects the cluster's default."),
         accessMode: choice(
           ["ReadWriteOnce", "ReadWriteMany"],
           "ReadWriteOnce",

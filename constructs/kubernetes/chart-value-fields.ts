@@ -1,4 +1,10 @@
 import { z } from "zod";
+import {
+  labelKeyPattern,
+  labelValuePattern,
+  objectNamePattern,
+  secretKeyPattern,
+} from "../../contract/kubernetes-names.ts";
 
 /** Field types of the chart values, each with its default and description. */
 
@@ -35,6 +41,24 @@ export const quantity = z.union([
 export const quantities = z.record(z.string(), quantity);
 export const stringMap = (description: string) =>
   z.record(z.string(), z.string()).default({}).describe(description);
+export const labelKey = z.string().regex(labelKeyPattern);
+export const labelValue = z.string().regex(labelValuePattern);
+export const labels = (description: string) =>
+  z.record(labelKey, labelValue).default({}).describe(description);
+export const annotations = (description: string) =>
+  z.record(labelKey, z.string()).default({}).describe(description);
+
+/** Name of an object. */
+export const objectName = z.string().max(253).regex(objectNamePattern);
+/** Name of an existing object, or empty text. */
+export const reference = (description: string) =>
+  z
+    .string()
+    .max(253)
+    .regex(new RegExp(`^(${objectNamePattern.source.slice(1, -1)})?$`))
+    .default("")
+    .describe(description);
+export const secretKey = z.string().regex(secretKeyPattern);
 
 /** Object of the Kubernetes API that the chart does not inspect. */
 export const kubernetesObject = z.record(z.string(), z.unknown());

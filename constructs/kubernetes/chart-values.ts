@@ -5,14 +5,19 @@ import { embed } from "./chart-embed-values.ts";
 import { networkPolicy } from "./chart-network-values.ts";
 import { triton } from "./chart-triton-values.ts";
 import {
+  annotations,
   choice,
   flag,
   integer,
   kubernetesObject,
+  labels,
+  labelValue,
   matching,
+  objectName,
   quantities,
   quantity,
-  stringMap,
+  reference,
+  secretKey,
   text,
 } from "./chart-value-fields.ts";
 
@@ -31,7 +36,11 @@ const models = z
 const modelSpecs = z
   .array(
     z.looseObject({
-      name: z.string().regex(/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/),
+      // part of the names of containers, which have at most 63 characters
+      name: z
+        .string()
+        .max(40)
+        .regex(/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/),
       towers: z.looseObject({
         image: kubernetesObject.optional(),
         text: kubernetesObject.optional(),
@@ -44,13 +53,18 @@ const modelSpecs = z
     "Specs of models outside the catalogue, with the fields of `environments/models/<name>.yaml` and `name`. With Triton, each tower requires `triton.modelConfig.texts`.",
   );
 
+/** Folder on a volume: relative, without the parts `.` and `..`. */
+const subPath = z
+  .string()
+  .regex(/^((([^/.]|\.[^/.]|\.\.[^/])[^/]*\/)*([^/.]|\.[^/.]|\.\.[^/])[^/]*\/?)?$/);
+
 const sha256 = z.string().regex(/^([0-9a-f]{64})?$/);
 
 // URLs are validated in a template, like `init.url`
 const towerFiles = z.strictObject({
   url: z.string().optional(),
   sha256: sha256.optional(),
-  subPath: z.string().optional(),
+  subPath: subPath.optional(),
   tokenizer: z.strictObject({ url: z.string().optional(), sha256: sha256.optional() }).optional(),
 });
 
@@ -67,8 +81,10 @@ const model = z
     ),
     pvc: z
       .strictObject({
-        claimName: text("", "PersistentVolumeClaim with the weights of all towers."),
-        subPath: text("", "Folder of `model.onnx` on the volume. For a single tower."),
+        claimName: reference("PersistentVolumeClaim with the weights of all towers."),
+        subPath: subPath
+          .default("")
+          .describe("Folder of `model.onnx` on the volume. For a single tower."),
       })
       .prefault({}),
     init: z
@@ -78,13 +94,10 @@ const model = z
           "",
           "URL of `model.onnx`, or of `model.trt-fp16.onnx` for Tritons with TensorRT 11: `http://…` or `https://…`, without user, password or query. For a single tower.",
         ),
-        existingSecret: text(
-          "",
+        existingSecret: reference(
           "Secret with a signed URL, instead of `url`, or with one per tower under the keys of `towers`. A port other than 443 requires `networkPolicy.egress`.",
         ),
-        existingSecretKey: z
-          .string()
-          .min(1)
+        existingSecretKey: secretKey
           .default("url")
           .describe("Key of the URL in the Secret. For a single tower."),
         sizeLimit: quantity
@@ -112,11 +125,13 @@ const model = z
  * chart's `values.yaml` and `values.schema.json` and the table of its README from it.
  */
 export const chartValues = z.strictObject({
-  nameOverride: text("", "Value of `app.kubernetes.io/name`, instead of `clipstack`."),
+  nameOverride: labelValue
+    .default("")
+    .describe("Value of `app.kubernetes.io/name`, instead of `clipstack`."),
   fullnameOverride: text("", "Prefix of the object names, instead of the release name."),
-  commonLabels: stringMap("Labels of every object."),
+  commonLabels: labels("Labels of every object."),
   imagePullSecrets: z
-    .array(z.strictObject({ name: z.string().min(1) }))
+    .array(z.strictObject({ name: objectName }))
     .default([])
     .describe("Image pull secrets."),
   serviceAccount: z
@@ -125,10 +140,14 @@ export const chartValues = z.strictObject({
         true,
         "Whether the chart creates a service account per component, without a token.",
       ),
-      name: text("", "Existing service account for all components."),
-      annotations: stringMap("Annotations of the created service accounts."),
+      name: reference("Existing service account for all components."),
+      annotations: annotations("Annotations of the created service accounts."),
     })
     .prefault({}),
+  fixedUser: flag(
+    true,
+    "Whether pods run as the user and group 1000 of the images. `false`, for OpenShift, leaves `runAsUser`, `runAsGroup` and `fsGroup` to its security context constraints.",
+  ),
   models,
   modelSpecs,
   model,
@@ -177,7 +196,7 @@ export const chartValues = z.strictObject({
         .describe(
           "Scrape interval, also without a ServiceMonitor: the queue time is averaged over four intervals, at least one minute.",
         ),
-      labels: stringMap("Labels by which Prometheus selects the object."),
+      labels: labels("Labels by which Prometheus selects the object."),
     })
     .prefault({}),
   prometheusRule: z
@@ -186,7 +205,7 @@ export const chartValues = z.strictObject({
         false,
         "Whether the chart creates a PrometheusRule that records Triton's queue time; requires the Prometheus operator.",
       ),
-      labels: stringMap("Labels by which Prometheus selects the object."),
+      labels: labels("Labels by which Prometheus selects the object."),
     })
     .prefault({}),
   global: kubernetesObject.optional().describe("Set by Helm for subcharts; no template reads it."),

@@ -1,24 +1,24 @@
-import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { stringify } from "yaml";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
-import { chart, helm, noHelm, runProgram, template, valuesFiles } from "./test-helm.ts";
+import {
+  chart,
+  helm,
+  kubeconform,
+  kubernetesVersions,
+  noHelm,
+  noKubeconform,
+  runProgram,
+  template,
+  valuesFiles,
+} from "./test-helm.ts";
 
 /** Checks the chart with kubeconform and kube-score from `.ci/kubernetes-tools`. */
 
-const {
-  CLIPSTACK_KUBECONFORM: kubeconform = "kubeconform",
-  CLIPSTACK_KUBE_SCORE: kubeScore = "kube-score",
-  CLIPSTACK_KUBERNETES_SCHEMAS: schemas,
-} = process.env;
-const missingOf = (program: string, ...args: readonly string[]) =>
-  runProgram(program, args).code === 0 ? "" : `no ${program}`;
-const noKubeconform =
-  noHelm ||
-  missingOf(kubeconform, "-v") ||
-  (schemas === undefined ? "no CLIPSTACK_KUBERNETES_SCHEMAS" : "");
-const noKubeScore = noHelm || missingOf(kubeScore, "version");
+const { CLIPSTACK_KUBE_SCORE: kubeScore = "kube-score" } = process.env;
+const noKubeScore =
+  noHelm || (runProgram(kubeScore, ["version"]).code === 0 ? "" : `no ${kubeScore}`);
 
 const tokenizerOf = (tower: string) =>
   tower === "siglip2_base_224_text" ? { tokenizer: { sha256: "a".repeat(64) } } : {};
@@ -99,10 +99,7 @@ describe.skipIf(noHelm !== "")(`helm lint${noHelm && ` (skipped: ${noHelm})`}`, 
 describe.skipIf(noKubeconform !== "")(
   `kubeconform${noKubeconform && ` (skipped: ${noKubeconform})`}`,
   () => {
-    const versions =
-      noKubeconform === ""
-        ? readdirSync(schemas ?? "").flatMap((name) => /^v(\d.*)$/.exec(name)?.[1] ?? [])
-        : ["no version"];
+    const versions = noKubeconform === "" ? kubernetesVersions() : ["no version"];
 
     test("has schemas of several Kubernetes versions", () => {
       expect(versions.length).toBeGreaterThan(1);
@@ -110,34 +107,16 @@ describe.skipIf(noKubeconform !== "")(
 
     describe.each(versions)("of Kubernetes %s", (version) => {
       test.each(names)("accepts all objects of %s", (name) => {
-        const { code, stdout, stderr } = runProgram(
-          kubeconform,
-          [
-            ...["-strict", "-summary", "-kubernetes-version", version],
-            ...[
-              "{{.NormalizedKubernetesVersion}}/{{.ResourceKind}}{{.KindSuffix}}.json",
-              "crds/{{.Group}}/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json",
-            ].flatMap((path) => ["-schema-location", join(schemas ?? "", path)]),
-          ],
-          yamlOf(name),
-        );
+        const { code, stdout, stderr } = kubeconform(yamlOf(name), version);
         expect(code, `${stdout}${stderr}`).toBe(0);
         expect(stdout).toMatch(/Invalid: 0, Errors: 0, Skipped: 0/);
       });
     });
 
     test("finds an unknown field", () => {
-      const { code, stdout } = runProgram(
-        kubeconform,
-        [
-          ...["-strict", "-kubernetes-version", versions[0] ?? ""],
-          "-schema-location",
-          join(
-            schemas ?? "",
-            "{{.NormalizedKubernetesVersion}}/{{.ResourceKind}}{{.KindSuffix}}.json",
-          ),
-        ],
+      const { code, stdout } = kubeconform(
         yamlOf("values").replace("enableServiceLinks", "enableServiceLink"),
+        versions[0] ?? "",
       );
       expect(code).toBe(1);
       expect(stdout).toContain("enableServiceLink");

@@ -176,7 +176,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       // null removes a default
       const unlimited = { limits: { cpu: null, memory: "1Gi" } } as unknown as object;
       expect(envOf({ embed: { resources: unlimited } })).not.toHaveProperty("INTRA_OP_THREADS");
-      const none = { limits: null, requests: null } as unknown as object;
+      const none = { limits: { cpu: null, memory: null } } as unknown as object;
       expect(envOf({ embed: { resources: none } })).not.toHaveProperty("INTRA_OP_THREADS");
     });
 

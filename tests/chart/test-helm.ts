@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -38,6 +38,35 @@ export const helm = (...args: readonly string[]): Outcome => runProgram(helmProg
 
 /** Reason why helm is unavailable; empty if it is available. */
 export const noHelm = helm("version", "--short").code === 0 ? "" : "no helm";
+
+const { CLIPSTACK_KUBECONFORM: kubeconformProgram = "kubeconform", CLIPSTACK_KUBERNETES_SCHEMAS } =
+  process.env;
+
+/** Reason why kubeconform or its schemas are unavailable; empty if they are available. */
+export const noKubeconform =
+  noHelm ||
+  (runProgram(kubeconformProgram, ["-v"]).code === 0 ? "" : `no ${kubeconformProgram}`) ||
+  (CLIPSTACK_KUBERNETES_SCHEMAS === undefined ? "no CLIPSTACK_KUBERNETES_SCHEMAS" : "");
+
+/** Kubernetes versions that have schemas. */
+export function kubernetesVersions(): readonly string[] {
+  return readdirSync(CLIPSTACK_KUBERNETES_SCHEMAS ?? "").flatMap(
+    (name) => /^v(\d.*)$/.exec(name)?.[1] ?? [],
+  );
+}
+
+/** Validates objects against the schemas of a Kubernetes version. */
+export function kubeconform(yaml: string, version: string): Outcome {
+  const schemas = [
+    "{{.NormalizedKubernetesVersion}}/{{.ResourceKind}}{{.KindSuffix}}.json",
+    "crds/{{.Group}}/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json",
+  ].flatMap((path) => ["-schema-location", join(CLIPSTACK_KUBERNETES_SCHEMAS ?? "", path)]);
+  return runProgram(
+    kubeconformProgram,
+    ["-strict", "-summary", "-kubernetes-version", version, ...schemas],
+    yaml,
+  );
+}
 
 /** Part of a Kubernetes object that tests read. */
 export interface TestObject {

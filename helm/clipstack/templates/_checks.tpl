@@ -115,9 +115,14 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- end -}}
 {{- end -}}
 
+{{- if $v.limitRange.enabled -}}
+{{- include "clipstack.atMost" (list "limitRange.defaultRequest" $v.limitRange.defaultRequest "limitRange.default" $v.limitRange.default) -}}
+{{- include "clipstack.atMost" (list "limitRange.default" $v.limitRange.default "limitRange.max" $v.limitRange.max) -}}
+{{- end -}}
 {{- range $component := list "embed" "triton" -}}
 {{- $it := index $v $component -}}
 {{- if $it.enabled -}}
+{{- include "clipstack.podChecks" (list $component $it) -}}
 {{- $scaling := $it.autoscaling -}}
 {{- $min := $it.replicas | int -}}
 {{- $max := $min -}}
@@ -161,6 +166,34 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- $hard := get $v.quota.hard "pods" | toString -}}
 {{- if and (regexMatch "^[0-9]+$" $hard) (gt $pods (int $hard)) -}}
 {{- fail (printf "quota.hard.pods must be at least %d (maximum pods of embed and triton, plus those added by a rolling update), got %s" $pods $hard) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Checks of values that Kubernetes would reject in a pod. Arguments: component, its values. */}}
+{{- define "clipstack.podChecks" -}}
+{{- $component := index . 0 -}}
+{{- $it := index . 1 -}}
+{{- range $index, $env := $it.extraEnv -}}
+{{- if and (hasKey $env "value") (hasKey $env "valueFrom") -}}
+{{- fail (printf "%s.extraEnv.%d must have value or valueFrom, not both" $component $index) -}}
+{{- end -}}
+{{- end -}}
+{{- range $index, $toleration := $it.tolerations -}}
+{{- $name := printf "%s.tolerations.%d" $component $index -}}
+{{- if and (eq (default "Equal" $toleration.operator) "Exists") $toleration.value }}{{ fail (printf "%s.value must be absent with the operator Exists, got %s" $name $toleration.value) }}{{ end -}}
+{{- if and (not $toleration.key) (ne (default "Equal" $toleration.operator) "Exists") }}{{ fail (printf "%s.operator must be Exists without a key" $name) }}{{ end -}}
+{{- if and (hasKey $toleration "tolerationSeconds") (ne (default "" $toleration.effect) "NoExecute") }}{{ fail (printf "%s.effect must be NoExecute with tolerationSeconds" $name) }}{{ end -}}
+{{- end -}}
+{{- include "clipstack.atMost" (list (printf "%s.resources.requests" $component) $it.resources.requests (printf "%s.resources.limits" $component) $it.resources.limits) -}}
+{{- end -}}
+
+{{/* Fails if a quantity exceeds another one. Arguments: name, quantities, name and quantities of the maximum. */}}
+{{- define "clipstack.atMost" -}}
+{{- range $key, $value := index . 1 -}}
+{{- $max := get (index $ 3 | default dict) $key -}}
+{{- if and $max (gt (include "clipstack.amount" $value | float64) (include "clipstack.amount" $max | float64)) -}}
+{{- fail (printf "%s.%s must be at most %s.%s (%v), got %v" (index $ 0) $key (index $ 2) $key $max $value) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

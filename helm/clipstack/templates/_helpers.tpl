@@ -1,6 +1,27 @@
+{{/* Sets the values that are null to their defaults. Every template begins with it, because Helm renders them in any order. */}}
+{{- define "clipstack.defaults" -}}
+{{- range $path, $default := (include "clipstack.contract" nil | fromJson).defaults -}}
+{{- $parent := $.Values -}}
+{{- $keys := splitList "." $path -}}
+{{- range initial $keys -}}
+{{- if kindIs "invalid" (index $parent .) }}{{ $_ := set $parent . (dict) }}{{ end -}}
+{{- $parent = index $parent . -}}
+{{- end -}}
+{{- $key := last $keys -}}
+{{- if not (kindIs "invalid" (index $parent $key)) -}}
+{{- else if kindIs "invalid" $default }}{{ $_ := unset $parent $key -}}
+{{- else }}{{ $_ := set $parent $key $default }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Text of at most 40 characters; a longer one ends in a hash. */}}
+{{- define "clipstack.short" -}}
+{{- if le (len .) 40 }}{{ trimSuffix "-" . }}{{ else }}{{ printf "%s-%s" (trunc 33 . | trimSuffix "-") (sha256sum . | trunc 6) }}{{ end -}}
+{{- end -}}
+
 {{/* Application name: value of the name label, and part of the object names. */}}
 {{- define "clipstack.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- include "clipstack.short" (default .Chart.Name .Values.nameOverride) -}}
 {{- end -}}
 
 {{/*
@@ -8,18 +29,14 @@ Prefix of object names: the release name, or the release and chart names; of a s
 be in one release. A prefix above 40 characters ends in a hash, because suffixes follow and names have at most 63.
 */}}
 {{- define "clipstack.fullname" -}}
-{{- $name := include "clipstack.name" . -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- $full := printf "%s-%s" .Release.Name $name -}}
 {{- if .Values.fullnameOverride -}}
 {{- $full = .Values.fullnameOverride -}}
 {{- else if and .Chart.IsRoot (contains $name .Release.Name) -}}
 {{- $full = .Release.Name -}}
 {{- end -}}
-{{- if le (len $full) 40 -}}
-{{- $full | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" ($full | trunc 33 | trimSuffix "-") ($full | sha256sum | trunc 6) -}}
-{{- end -}}
+{{- include "clipstack.short" $full -}}
 {{- end -}}
 
 {{/* Labels used by selectors. Arguments: root, component. */}}
@@ -32,14 +49,14 @@ app.kubernetes.io/component: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
-{{/* Labels of every object. Arguments: root, component or "". */}}
+{{/* Labels of every object. Arguments: root, component or "", labels of this object if it has some. */}}
 {{- define "clipstack.labels" -}}
 {{- $root := index . 0 -}}
 {{- $own := include "clipstack.selectorLabels" . | fromYaml -}}
 {{- $_ := set $own "app.kubernetes.io/version" $root.Chart.AppVersion -}}
 {{- $_ := set $own "app.kubernetes.io/managed-by" $root.Release.Service -}}
-{{- $_ := set $own "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63) -}}
-{{- toYaml (merge $own (deepCopy $root.Values.commonLabels)) -}}
+{{- $_ := set $own "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimAll "-_.") -}}
+{{- toYaml (merge $own (rest . | rest | first | default dict | deepCopy) (deepCopy $root.Values.commonLabels)) -}}
 {{- end -}}
 
 {{/* Labels of a pod: selector labels and those of the values. Arguments: root, component. */}}
@@ -124,8 +141,10 @@ capabilities:
 {{- define "clipstack.podSecurity" -}}
 {{- $user := (include "clipstack.contract" nil | fromJson).user -}}
 runAsNonRoot: true
+{{- if .Values.fixedUser }}
 runAsUser: {{ $user.uid }}
 runAsGroup: {{ $user.gid }}
+{{- end }}
 seccompProfile:
   type: RuntimeDefault
 {{- end -}}

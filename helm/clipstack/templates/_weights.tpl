@@ -110,12 +110,17 @@ volumeMounts:
     mountPath: /tmp
 {{- end -}}
 
-{{/* Quantity in whole bytes: text with a unit, or a number. */}}
+{{/* Quantity in whole bytes. */}}
 {{- define "clipstack.bytes" -}}
+{{- include "clipstack.amount" . | float64 | floor | printf "%.0f" -}}
+{{- end -}}
+
+{{/* Quantity in bytes or cores: text with a unit, or a number. */}}
+{{- define "clipstack.amount" -}}
 {{- $text := kindIs "string" . | ternary . (printf "%f" (float64 .)) -}}
 {{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
   "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
-{{- mulf (regexFind "^[0-9.]+" $text) (get $units (regexFind "[a-zA-Z]*$" $text)) | floor | printf "%.0f" -}}
+{{- mulf (regexFind "^[0-9.]+" $text) (get $units (regexFind "[a-zA-Z]*$" $text)) | printf "%f" -}}
 {{- end -}}
 
 {{/* Volume of a tower's weights: one claim for all towers, or one download per tower. Arguments: root, tower. */}}
