@@ -7,7 +7,7 @@
 variable "REGISTRY" { default = "" } // including the slash: `ghcr.io/owner/`
 variable "VERSION" { default = "0.1.0" }
 variable "REVISION" { default = "unknown" } // `git rev-parse HEAD`
-variable "NODE_IMAGE" { default = "node:22.23.3-bookworm-slim" }
+variable "NODE_IMAGE" { default = "node:24.21.0-bookworm-slim" }
 variable "CUDA_IMAGE" { default = "nvidia/cuda:12.9.1-cudnn-runtime-ubuntu24.04" }
 variable "TRITON_IMAGE" { default = "nvcr.io/nvidia/tritonserver:26.07-py3" }
 variable "WEIGHTS" { default = "none" }

@@ -17,7 +17,7 @@ import { clipstack, pathWith, standIns } from "../test-programs.ts";
  * the real one.
  */
 const { docker, missing } = await testDocker();
-const image = process.env.CLIPSTACK_NODE_IMAGE ?? "node:22.23.3-bookworm-slim";
+const image = process.env.CLIPSTACK_NODE_IMAGE ?? "node:24.21.0-bookworm-slim";
 
 const programs = standIns();
 const folder = mkdtempSync(join(tmpdir(), "clipstack-doctor-"));

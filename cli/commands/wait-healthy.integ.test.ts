@@ -4,7 +4,7 @@ import { testDocker } from "../../tests/deploy/test-docker.ts";
 import { clipstack, startClipstack } from "../test-programs.ts";
 
 const { docker, missing } = await testDocker();
-const image = process.env.CLIPSTACK_NODE_IMAGE ?? "node:22.23.3-bookworm-slim";
+const image = process.env.CLIPSTACK_NODE_IMAGE ?? "node:24.21.0-bookworm-slim";
 const name = `clipstack-test-health-${process.pid}`;
 
 /** Starts a container that runs `script` and is probed with `probe` every second. */

@@ -6,6 +6,7 @@ import {
   modelParameter,
 } from "../../contract/embed-api.ts";
 import { embedRoutes } from "../../contract/embed-routes.ts";
+import { isTransferable } from "../../inference/transferable.ts";
 import type { Admission } from "../http/admission.ts";
 import { EmbedError } from "../http/embed-error.ts";
 import type { JsonThread } from "../http/json-thread.ts";
@@ -100,7 +101,8 @@ async function embedImages(
   metrics.pending(images.length);
   // images that share one body cannot be transferred to different threads
   const transferable =
-    images.every(ownsItsMemory) || (images.length === 1 && ownsItsMemory(request.body));
+    images.every(isTransferable) ||
+    (images.length === 1 && request.body instanceof Uint8Array && isTransferable(request.body));
   const file = transferable ? "transferred" : "copied";
   const vectors = await pipeline
     .images(model, images, { signal, file }, times)
@@ -159,9 +161,4 @@ async function sendVectors(
       .header(embeddingShapeHeader, `${vectors.length},${vectors[0]!.length}`);
   }
   return reply.send(body);
-}
-
-/** Returns whether an array spans its whole buffer; a small body that arrived in chunks does not. */
-function ownsItsMemory(body: unknown): boolean {
-  return body instanceof Uint8Array && body.byteLength === body.buffer.byteLength;
 }

@@ -1,6 +1,7 @@
 import type { InferRequest } from "../../client/triton/wire.ts";
 import { decodeInferRequest, jsonLength } from "../../client/triton/wire-http.ts";
 import type { EmbedTextRequest } from "../../contract/embed-api.ts";
+import { isTransferable } from "../../inference/transferable.ts";
 import { parseBase64Request } from "../embed/base64-images.ts";
 import { contentOfForm, type ImageRequest } from "../embed/form-files.ts";
 import { parseTextRequest } from "../embed/parse-body.ts";
@@ -77,7 +78,7 @@ export class JsonThread {
   }
 }
 
-/** Returns the bytes in their own buffer, which can be transferred to the thread. */
+/** Returns the bytes in a buffer that can be transferred to the thread. */
 function transferable(body: Buffer): Uint8Array {
-  return body.byteLength === body.buffer.byteLength ? body : new Uint8Array(body);
+  return isTransferable(body) ? body : new Uint8Array(body);
 }

@@ -6,6 +6,7 @@ import type { Worker } from "node:worker_threads";
 import type { ServerEnv } from "../../contract/server-env.ts";
 import type { NumericTensor, Tensor } from "../../contract/tensor.ts";
 import { messageOf } from "../../contract/user-error.ts";
+import { isTransferable } from "../transferable.ts";
 import { acquireThread } from "./onnx-thread.ts";
 import { InferenceError, type ModelSession, type RunResult, type SessionTensor } from "./types.ts";
 
@@ -316,11 +317,9 @@ function toWire(tensor: Tensor): WireTensor {
   return { name, type: runtimeTypes[tensor.dataType], dims, data: transferable(tensor.data) };
 }
 
-/** Returns the array itself if it spans its whole buffer, otherwise a copy. */
+/** Returns the array itself if its memory can move to another thread, otherwise a copy. */
 function transferable<T extends NumericTensor["data"]>(data: T): T {
-  const isWholeBuffer =
-    data.buffer instanceof ArrayBuffer && data.byteLength === data.buffer.byteLength;
-  return isWholeBuffer ? data : (data.slice() as T);
+  return isTransferable(data) ? data : (data.slice() as T);
 }
 
 function fromWire({ name, type, dims, data }: WireTensor): Tensor {

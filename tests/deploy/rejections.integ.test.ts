@@ -141,7 +141,7 @@ describe.skipIf(missing !== "")(
       await writeFile(
         join(context, "Dockerfile"),
         [
-          `FROM ${process.env.CLIPSTACK_NODE_IMAGE ?? "node:22.23.3-bookworm-slim"}`,
+          `FROM ${process.env.CLIPSTACK_NODE_IMAGE ?? "node:24.21.0-bookworm-slim"}`,
           "RUN printf '%s\\n' '#!/bin/sh' 'echo E0101 the model is broken in line 7; exit 1' > /usr/local/bin/tritonserver && chmod +x /usr/local/bin/tritonserver",
           "RUN printf '%s\\n' '#!/bin/sh' 'shift 2' 'exec \"$@\"' > /usr/local/bin/python3 && chmod +x /usr/local/bin/python3",
           "",

@@ -15,7 +15,7 @@ import { command, type Docker, type Outcome } from "./test-docker.ts";
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /** Base image of the built images. */
-export const nodeImage = process.env.CLIPSTACK_NODE_IMAGE ?? "node:22.23.3-bookworm-slim";
+export const nodeImage = process.env.CLIPSTACK_NODE_IMAGE ?? "node:24.21.0-bookworm-slim";
 
 /** Options of every container. */
 const hardened = [
