@@ -540,6 +540,10 @@ test.each([
   "cookie_name",
   "password_policy",
   "token_type",
+  "ssh_authorized_keys",
+  "secret_arn",
+  "auth_url",
+  "token_endpoint",
 ])("%s is not the name of a secret", (name) => expect(isSecretName(name)).toBe(false));
 
 test.each([

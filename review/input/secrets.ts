@@ -18,7 +18,7 @@ const harmlessNames =
 
 /** Names of what belongs to a key or a session without being one: `kms_key_id`, `auth_mode`. */
 const aboutSecrets =
-  /^((.*_)?public_keys?(_.*)?|(.*_)?keys?_(ids?|names?|arns?|alias(es)?|types?|usage|specs?|algorithms?|versions?|policy|policies|sizes?|rings?|rotation(_.*)?|vaults?(_(id|name|uri))?)|(.*_)?(auth|authentication|authorization|session|cookie|token|password|credentials?|cert(ificate)?)_(modes?|types?|methods?|polic(y|ies)|affinity|providers?|schemes?|strateg(y|ies)|backends?|versions?|formats?|algorithms?|domains?|names?|duration|manager|class|rotation(_.*)?))$/;
+  /^((.*_)?public_keys?(_.*)?|(.*_)?authorized_keys?|(.*_)?secrets?_arns?|(.*_)?(auth|token)_(url|uri|endpoint)s?|(.*_)?keys?_(ids?|names?|arns?|alias(es)?|types?|usage|specs?|algorithms?|versions?|policy|policies|sizes?|rings?|rotation(_.*)?|vaults?(_(id|name|uri))?)|(.*_)?(auth|authentication|authorization|session|cookie|token|password|credentials?|cert(ificate)?)_(modes?|types?|methods?|polic(y|ies)|affinity|providers?|schemes?|strateg(y|ies)|backends?|versions?|formats?|algorithms?|domains?|names?|duration|manager|class|rotation(_.*)?))$/;
 
 /** Returns whether a name is that of a secret: `API_KEY`, `registryPassword`, `auth.token`. */
 export function isSecretName(name: string): boolean {
