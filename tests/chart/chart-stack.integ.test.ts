@@ -109,9 +109,9 @@ describe.skipIf(noHelm !== "")(
       ],
       [
         "a request",
-        { embed: { resources: { requests: { memory: "2Gi" } } } },
+        { embed: { resources: { requests: { memory: "1280Mi" } } } },
         [
-          'Deployment clipstack-embed: spec.template.spec.containers.0.resources.requests.memory: "2Gi" | "1Gi"',
+          'Deployment clipstack-embed: spec.template.spec.containers.0.resources.requests.memory: "1280Mi" | "1Gi"',
         ],
       ],
       [
