@@ -125,6 +125,18 @@ test.each<readonly [string, object]>([
       ["env", "docker_container", { env: ["LD_PRELOAD=/tmp/a.so"] }],
       ["command", "docker_container", { must_run: false, attach: true, command: ["sh"] }],
       ["spec.external_name", "kubernetes_service_v1", { spec: [{ external_name: "a.example" }] }],
+      [
+        "spec.host_aliases.ip",
+        "kubernetes_pod_v1",
+        { spec: [{ host_aliases: [{ ip: "10.0.0.1" }] }] },
+      ],
+      [
+        "spec.pod_failure_policy.rule",
+        "kubernetes_job_v1",
+        { spec: [{ pod_failure_policy: { rule: 1 } }] },
+      ],
+      ["reclaim_policy", "kubernetes_storage_class_v1", { reclaim_policy: "Delete" }],
+      ["spec.gateway_class_name", "kubernetes_gateway", { spec: [{ gateway_class_name: "a" }] }],
       ["repository", "helm_release", { chart: "clipstack", values: ["{}"], repository: "oci://a" }],
     ] as const
   ).map(

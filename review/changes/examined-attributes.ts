@@ -102,7 +102,46 @@ const bindings: Attributes = [
   ["text", "subject.api_group subject.kind subject.name subject.namespace"],
 ];
 
+const job: Attributes = [
+  ...template,
+  ["number", "backoff_limit completions parallelism active_deadline_seconds"],
+  ["number", "ttl_seconds_after_finished"],
+  ["flag", "suspend"],
+  ["text", "completion_mode selector.match_labels.*"],
+];
+
+/** Stored texts, whose meaning depends on the workloads that read them. */
+const data: Attributes = [
+  ...metadata,
+  ["text", "data.* binary_data.* type"],
+  ["flag", "immutable wait_for_service_account_token"],
+];
+
+/** Programs of provisioners are examined apart. */
+const anything: Attributes = [[/^/, "id input.** input output.** output triggers.**"]];
+
+/** Kinds without an entry have only `metadata`: all their other attributes are unknown. */
 const known: Readonly<Partial<Record<ExaminedType, Attributes>>> = {
+  terraform_data: [...anything, [/^/, "triggers_replace triggers_replace.**"]],
+  null_resource: anything,
+  kubernetes_pod: [...metadata, ...below("spec", pod)],
+  kubernetes_job: [...metadata, ...below("spec", job), ["flag", "wait_for_completion"]],
+  kubernetes_cron_job: [
+    ...metadata,
+    ...below("spec.job_template.spec", job),
+    ["text", "spec.schedule spec.timezone spec.concurrency_policy"],
+    ["number", "spec.successful_jobs_history_limit spec.failed_jobs_history_limit"],
+    ["number", "spec.starting_deadline_seconds"],
+    ["flag", "spec.suspend"],
+  ],
+  kubernetes_secret: data,
+  kubernetes_config_map: data,
+  kubernetes_persistent_volume_claim: [
+    ...metadata,
+    ["text", "spec.access_modes spec.storage_class_name spec.volume_name spec.volume_mode"],
+    ["number", "spec.resources.requests.*"],
+    ["flag", "wait_until_bound"],
+  ],
   docker_container: [
     ["text", "id name image user command entrypoint env hostname working_dir gpus bridge"],
     ["text", "labels.label labels.value log_opts.max-file log_opts.max-size timeouts.*"],
@@ -242,10 +281,7 @@ export function unexaminedAttributes({
   unknown,
 }: ResourceChange): readonly string[] {
   if (after === undefined || action === "no-op" || action === "forget") return [];
-  const attributes = Object.hasOwn(known, baseType(type))
-    ? known[baseType(type) as ExaminedType]
-    : undefined;
-  if (attributes === undefined) return [];
+  const attributes = known[baseType(type) as ExaminedType] ?? metadata;
   const old = action === "create" ? undefined : withoutKind(before, after);
   const own = withoutKind(after, old === undefined ? undefined : before) ?? {};
   const pending = new Set(unknown.map(attributeOf).filter((it) => isComputed(type, it)));
@@ -277,6 +313,8 @@ const computed: Readonly<Record<string, RegExp>> = {
   docker_network: /^(driver|id|internal|ipam_config|options|scope)(\.|$)/,
   docker_volume: /^(driver|id|mountpoint)$/,
   helm_release: /^(id|metadata)(\.|$)/,
+  terraform_data: /^/,
+  null_resource: /^/,
   kubernetes:
     /^(id|status|default_secret_name|(.*\.)?metadata\.(generation|resource_version|uid|name)|subject\.api_group|spec\.(replicas|cluster_ips?|health_check_node_port|(external|internal)_traffic_policy|ip_famil(ies|y_policy)|session_affinity_config|port\.node_port|behavior\.scale_up|target_cpu_utilization_percentage)|spec\.template\.spec\.(hostname|image_pull_secrets|node_name|readiness_gate|scheduler_name|container\.termination_message_policy|container\.resources\.limits))(\.|$)/,
 };
