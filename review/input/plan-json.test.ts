@@ -119,7 +119,7 @@ test.each([
   [
     "another major",
     plannedText([]).replace('"1.2"', '"2.0"'),
-    "format_version must be 1.x, got 2.0",
+    "format_version must be 1.x, which Terraform 1.1 and newer write, got 2.0",
   ],
   [
     "no version",

@@ -83,7 +83,9 @@ function checkVersion(raw: unknown, fileName: string): void {
     );
   }
   if (!version.startsWith("1.")) {
-    throw new ReviewError(`${fileName}: format_version must be 1.x, got ${version}`);
+    throw new ReviewError(
+      `${fileName}: format_version must be 1.x, which Terraform 1.1 and newer write, got ${version}`,
+    );
   }
   if (raw.resource_changes === undefined && isObject(raw.values)) {
     throw new ReviewError(

@@ -525,6 +525,8 @@ test.each([
   "kms_key_arn",
   "customer_managed_key_id",
   "key_name",
+  "key_pair",
+  "ssh_key_pair_name",
   "ssh_key_name",
   "public_key",
   "ssh_public_key",
@@ -551,6 +553,9 @@ test.each([
   "-----BEGIN RSA PRIVATE KEY-----\nabc",
   "ghp_0123456789abcdefghij",
   "Authorization: Bearer abcdefgh12345678",
+  "Authorization: Basic aHVudGVyOmh1bnRlcg==",
+  "basic dXNlcjpwYXNzd29yZA",
+  "bearer abcdefghijklmnopqrstuvwxyz",
   "mysql --password=hunter2",
   "admin:$apr1$abcdefgh$ijklmnop",
   "admin:{SHA}abcdefgh",
@@ -603,6 +608,8 @@ test.each([
   "npm:lodash@4.17.21",
   "npm:x@1",
   "sip:ops@example.com",
+  "Basic variable group for testing",
+  "Bearer authentication is required",
 ])("%s does not look like a secret", (text) => expect(hasSecretPattern(text)).toBe(false));
 
 test("accepts settings with names similar to secrets, but not a numeric password", () => {

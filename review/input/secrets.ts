@@ -18,7 +18,7 @@ const harmlessNames =
 
 /** Names of what belongs to a key or a session without being one: `kms_key_id`, `auth_mode`. */
 const aboutSecrets =
-  /^((.*_)?public_keys?(_.*)?|(.*_)?authorized_keys?|(.*_)?secrets?_arns?|(.*_)?(auth|token)_(url|uri|endpoint)s?|(.*_)?keys?_(ids?|names?|arns?|alias(es)?|types?|usage|specs?|algorithms?|versions?|policy|policies|sizes?|rings?|rotation(_.*)?|vaults?(_(id|name|uri))?)|(.*_)?(auth|authentication|authorization|session|cookie|token|password|credentials?|cert(ificate)?)_(modes?|types?|methods?|polic(y|ies)|affinity|providers?|schemes?|strateg(y|ies)|backends?|versions?|formats?|algorithms?|domains?|names?|duration|manager|class|rotation(_.*)?))$/;
+  /^((.*_)?public_keys?(_.*)?|(.*_)?authorized_keys?|(.*_)?secrets?_arns?|(.*_)?(auth|token)_(url|uri|endpoint)s?|(.*_)?keys?_(ids?|names?|arns?|alias(es)?|types?|usage|specs?|algorithms?|versions?|policy|policies|sizes?|rings?|pairs?(_(id|name))?|rotation(_.*)?|vaults?(_(id|name|uri))?)|(.*_)?(auth|authentication|authorization|session|cookie|token|password|credentials?|cert(ificate)?)_(modes?|types?|methods?|polic(y|ies)|affinity|providers?|schemes?|strateg(y|ies)|backends?|versions?|formats?|algorithms?|domains?|names?|duration|manager|class|rotation(_.*)?))$/;
 
 /** Returns whether a name is that of a secret: `API_KEY`, `registryPassword`, `auth.token`. */
 export function isSecretName(name: string): boolean {
@@ -88,7 +88,12 @@ const secretPatterns: readonly {
   { hint: /Key=|sig/i, pattern: /\b(AccountKey|SharedAccessKey|SharedSecretKey)=[^\s;$]/i },
   { hint: /sig/i, pattern: /[?&](sig|X-Amz-Signature)=[\w%+/-]{8}/i },
   { hint: /pass|pwd/i, pattern: /(^|[^a-z])(pass|pwd)=[^\s,;$]/i },
-  { hint: /bearer|basic/i, pattern: /\b(bearer|basic)\s{1,8}[\w.~+/-]{8}/i },
+  {
+    hint: /bearer|basic/i,
+    // with a digit, a capital within or 20 characters, unlike "Basic variables"
+    pattern:
+      /\b([Bb]earer|BEARER|[Bb]asic|BASIC)\s{1,8}(?=[\w.~+/-]{0,99}([\d=]|[a-z][A-Z])|[\w.~+/-]{20})[\w.~+/-]{8}/,
+  },
   // command-line option or variable: --password=…, API_KEY=…
   { hint: /passw|secret|token|api[-_]?key/i, pattern: hasSecretSetting },
   // user:password@host without a scheme, but not `image:tag@sha256:…`, a URI of another kind, or a principal of Google Cloud
