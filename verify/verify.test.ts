@@ -58,7 +58,7 @@ async function run(
       fileURLToPath(new URL("test-faulty-server.ts", import.meta.url)),
     ],
     modelRepository: join(project, "model_repository"),
-    replaceModels: true,
+    replaceModels: () => true,
     chooseModel: async (spec, modality) => ({
       spec,
       modality,
@@ -211,7 +211,7 @@ describe("faults", () => {
       { name: "miscounts", port: port(8), repository, env: ["TEST_FAULT=counts no images"] },
       { name: "cuts", port: port(9), repository, env: ["TEST_FAULT=cuts a connection"] },
     ]);
-    record = await run([document], { replaceModels: false });
+    record = await run([document], { replaceModels: () => false });
   });
 
   /** First failure of one service in a check. */

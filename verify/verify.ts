@@ -32,8 +32,8 @@ export interface VerifyOptions extends CheckOptions, ServerCommands {
   readonly noPytorch?: string;
   /** Model repository of the project, in place of volumes of other hosts. */
   readonly modelRepository: string;
-  /** Whether the services run the chosen files instead of the mounted ones. */
-  readonly replaceModels: boolean;
+  /** Whether the services of an environment run the chosen files instead of the mounted ones. */
+  readonly replaceModels: (environment: string) => boolean;
   /** Whether an environment without the files of its models is skipped. @default - it is an error */
   readonly skipUnavailable?: boolean;
   /** Folder of sample images. */
@@ -68,10 +68,11 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
         return undefined;
       });
       if (models === undefined) continue;
+      const replaces = options.replaceModels(artefact.environment.name);
       const plan = await planFor(
         artefact,
         environment,
-        { ...options, modelFiles: options.replaceModels ? modelFilesOf(models) : undefined },
+        { ...options, modelFiles: replaces ? modelFilesOf(models) : undefined },
         join(scratch, String(index)),
       );
       prepared.push({ ...environment, artefact, plan, models });

@@ -55,10 +55,15 @@ export function subjectCaveats(subject: RunSubject): readonly Caveat[] {
       "Local processes of clipstack's server and Triton emulator replaced the containers. Ports, settings, models and protocols were tested as synthesized; images, drivers, networks and resource limits were not.",
     );
   }
-  if (subject.model.name === "tiny") {
+  const withTiny = subject.environments.filter(({ model, models }) =>
+    (models ?? [model ?? subject.model]).some(({ name }) => name === "tiny"),
+  );
+  if (withTiny.length > 0 || subject.model.name === "tiny") {
+    const isAll = withTiny.length === subject.environments.length;
+    const where = isAll ? "the environment" : listed(withTiny.map(({ name }) => name));
     add(
       "Tiny model",
-      "A small test model with random weights replaced the model of the environment. The figures show the cost of servers and protocols without the model, and the embeddings are meaningless.",
+      `A small test model with random weights replaced the model of ${where}. The figures show the cost of servers and protocols without the model, and the embeddings are meaningless.`,
     );
   }
   const standIns = modelsOf(subject.model, subject.environments).filter(isStandIn);

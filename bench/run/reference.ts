@@ -125,11 +125,13 @@ export interface ReferenceModel {
  * Chooses the file that a tower of an environment is compared with.
  *
  * @param modelFile - File that the environment's services load; absent if it is not on this machine.
+ * @param environment - Name of the environment.
  */
 export type ChooseModel = (
   spec: ModelSpec,
   modality: Modality,
   modelFile: string | undefined,
+  environment: string,
 ) => Promise<ReferenceModel>;
 
 /** Chooses the files of all towers of an environment. */
@@ -143,7 +145,7 @@ export async function referenceModels(
     for (const modality of ["image", "text"] as const) {
       if (spec.towers[modality] === undefined) continue;
       const own = environmentModel(artefact, spec.name, modality, moduleFolder, existsSync);
-      models.push(await choose(spec, modality, own));
+      models.push(await choose(spec, modality, own, artefact.environment.name));
     }
   }
   return models;

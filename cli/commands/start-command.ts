@@ -1,21 +1,54 @@
+import { existsSync } from "node:fs";
 import type { Command } from "commander";
+import {
+  environmentFile,
+  exampleEnvironments,
+  shippedEnvironments,
+} from "../../stacks/environment-files.ts";
+import { environmentsFolder } from "../project.ts";
 import { addRunOptions, type RunArguments, runVerify } from "./verify.ts";
 
-/** Registers `clipstack start`, which `npm start` runs after installing packages: verifies all environments. */
+/** Environments that `npm start` verifies with the tiny model, to report within minutes. */
+const tinyEnvironments: readonly string[] = ["k8s-gpu", ...exampleEnvironments];
+
+/** Shipped environments that still exist; none: all environments are verified. */
+function shippedHere(): readonly string[] {
+  const folder = environmentsFolder();
+  return [...shippedEnvironments, ...exampleEnvironments].filter((name) =>
+    existsSync(environmentFile(folder, name)),
+  );
+}
+
+/** Registers `clipstack start`, which `npm start` runs after installing packages: verifies environments. */
 export function registerStart(program: Command): void {
-  addRunOptions(program.command("start"))
+  addRunOptions(
+    program
+      .command("start")
+      .argument(
+        "[environment...]",
+        `names of environments (default: those shipped; ${tinyEnvironments.join(" and ")} with a tiny model)`,
+      ),
+  )
     .addHelpText(
       "after",
       `
 Examples:
   $ npm start
   $ npm start -- --port-offset 10000
+  $ npx clipstack start my-environment
   $ npx clipstack start --weights tiny --seconds 1
 
 Exit codes: 0 success, 1 a check failed, 2 usage or settings error.`,
     )
-    .action(async (args: RunArguments) => {
-      await runVerify([], { ...args, target: "simulation", synth: true, skipUnavailable: true });
+    .action(async (names: readonly string[], args: RunArguments, command: Command) => {
+      const isQuick = names.length === 0 && command.getOptionValueSource("weights") === "default";
+      await runVerify(names.length > 0 ? names : shippedHere(), {
+        ...args,
+        target: "simulation",
+        synth: true,
+        skipUnavailable: true,
+        ...(isQuick && { tiny: tinyEnvironments }),
+      });
       if (process.exitCode === 0 && !args.json) console.log(nextSteps);
     });
 }

@@ -45,6 +45,8 @@ interface VerifyArguments extends RunArguments {
   readonly synth: boolean;
   /** Whether an environment without the files of its models is skipped. @default - it is an error */
   readonly skipUnavailable?: boolean;
+  /** Environments that run the tiny model, whatever `weights` is. @default - none */
+  readonly tiny?: readonly string[];
 }
 
 /**
@@ -61,7 +63,8 @@ async function verifyEnvironments(
   onNotice: (line: string) => void,
 ): Promise<{ readonly record: VerifyRecord; readonly saved: SavedReports }> {
   const outdir = outputFolder();
-  const { portOffset, weights } = args;
+  const { portOffset, tiny = [] } = args;
+  const weightsOf = (environment: string) => (tiny.includes(environment) ? "tiny" : args.weights);
   const interrupt = onInterrupt();
   const { signal } = interrupt;
   try {
@@ -76,7 +79,13 @@ async function verifyEnvironments(
     const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
     const common = {
       project,
-      chooseModel: (spec: ModelSpec, modality: Modality, own: string | undefined) => {
+      chooseModel: (
+        spec: ModelSpec,
+        modality: Modality,
+        own: string | undefined,
+        environment: string,
+      ) => {
+        const weights = weightsOf(environment);
         requireOneTower(spec, weights);
         return chooseModel({ spec, modality }, weights, onEvent, own);
       },
@@ -104,7 +113,7 @@ async function verifyEnvironments(
             serverCommand: simulationServer,
             ...(await pytorchFor(files, { onProgress: onNotice, signal })),
             modelRepository: join(project, "model_repository"),
-            replaceModels: weights !== "generated",
+            replaceModels: (environment) => weightsOf(environment) !== "generated",
             skipUnavailable: args.skipUnavailable ?? false,
           });
     const folder = resolve(args.report ?? join(project, "bench/reports"));
