@@ -56,7 +56,8 @@ export class GrpcArrivals {
     const reject = (error: unknown) => {
       call.sendStatus(this.#options.fail(error));
       // otherwise grpc-js keeps the received part until the client ends the stream
-      stream.once("finish", () => stream.close());
+      // in the next turn, after the status: since Node 26 a reset overtakes frames that are not sent yet
+      stream.once("finish", () => setImmediate(() => stream.close()));
     };
     const messages = new MessageReader((start, length) => {
       if (!isInference && length <= smallBytes) return undefined;
