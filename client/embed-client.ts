@@ -13,6 +13,7 @@ import type { Modality } from "../contract/model-spec.ts";
 import { ClientError } from "./client-error.ts";
 import { type ClientModel, knownSpec, nameOf } from "./client-model.ts";
 import type { RemoteEmbedder } from "./remote-embedder.ts";
+import { abortedAfter } from "./triton/deadline.ts";
 
 export interface EmbedClientOptions {
   /** `http://host:port`, or `https://host:port` with a certificate that Node trusts (`NODE_EXTRA_CA_CERTS`). */
@@ -158,7 +159,7 @@ async function post(
     path,
     headers: contentType === undefined ? headers : { ...headers, "content-type": contentType },
     body,
-    signal: AbortSignal.timeout(Math.max(1, Math.ceil(deadline - performance.now()))),
+    signal: abortedAfter(deadline - performance.now()),
   });
   const header = (name: string) => [response.headers[name]].flat()[0];
   return {

@@ -46,7 +46,7 @@ export function subjectCaveats(subject: RunSubject): readonly Caveat[] {
   if (subject.target === "simulation" && onGpu.length > 0) {
     add(
       "CPU instead of GPU",
-      `${listed(onGpu.map(({ name }) => name))} is configured for GPUs, but this run used ${counted(subject.machine.cores, "CPU core")}, shared with the load generator. The figures predict neither the latency and throughput on a GPU nor which endpoint is faster there.`,
+      `${listed(onGpu.map(({ name }) => name))} ${onGpu.length === 1 ? "is" : "are"} configured for GPUs, but this run used ${counted(subject.machine.cores, "CPU core")}, shared with the load generator. The figures predict neither the latency and throughput on a GPU nor which endpoint is faster there.`,
     );
   }
   if (subject.target === "simulation") {

@@ -42,8 +42,9 @@ Exit codes: 0 success, 1 a check failed, 2 usage or settings error.`,
     )
     .action(async (names: readonly string[], args: RunArguments, command: Command) => {
       const isQuick = names.length === 0 && command.getOptionValueSource("weights") === "default";
-      await runVerify(names.length > 0 ? names : shippedHere(), {
+      await runVerify(names, {
         ...args,
+        unnamed: shippedHere(),
         target: "simulation",
         synth: true,
         skipUnavailable: true,

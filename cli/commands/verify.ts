@@ -45,6 +45,8 @@ interface VerifyArguments extends RunArguments {
   readonly synth: boolean;
   /** Whether an environment without the files of its models is skipped. @default - it is an error */
   readonly skipUnavailable?: boolean;
+  /** Environments of a run without names. @default - all */
+  readonly unnamed?: readonly string[];
   /** Environments that run the tiny model, whatever `weights` is. @default - none */
   readonly tiny?: readonly string[];
 }
@@ -75,7 +77,8 @@ async function verifyEnvironments(
         strict: true,
       });
     }
-    const files = filesWithHelm(environments, environmentFiles(environments, outdir), onNotice);
+    const chosen = environments.length > 0 ? environments : (args.unnamed ?? []);
+    const files = filesWithHelm(environments, environmentFiles(chosen, outdir), onNotice);
     const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
     const common = {
       project,

@@ -8,6 +8,11 @@ export interface Deadline {
   release(): void;
 }
 
+/** Signal that is aborted after a time, which may be a fraction of a millisecond: `AbortSignal.timeout` rejects those. */
+export function abortedAfter(milliseconds: number): AbortSignal {
+  return AbortSignal.timeout(Math.max(0, Math.ceil(milliseconds)));
+}
+
 export function startDeadline({ timeoutMs, signal }: CallOptions): Deadline {
   const controller = new AbortController();
   let ended: Deadline["ended"];

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Agent, request } from "undici";
 import type { ModelConfig } from "../../contract/model-config.ts";
 import { modelControlHeader } from "../../contract/triton-flags.ts";
+import { abortedAfter } from "./deadline.ts";
 
 export type Loaded =
   | { readonly kind: "serves" }
@@ -61,8 +62,8 @@ export class ModelControl {
   async load(options: LoadOptions): Promise<Loaded> {
     const { timeoutSeconds, listenSeconds = timeoutSeconds, version, differenceOf } = options;
     const parameters = options.config && { config: JSON.stringify(options.config) };
-    const deadline = AbortSignal.timeout(timeoutSeconds * 1000);
-    const listenDeadline = AbortSignal.timeout(Math.min(listenSeconds, timeoutSeconds) * 1000);
+    const deadline = abortedAfter(timeoutSeconds * 1000);
+    const listenDeadline = abortedAfter(Math.min(listenSeconds, timeoutSeconds) * 1000);
     const failed = (reason: string): Loaded => ({ kind: "failed", reason });
     const model = `models/${this.#model}`;
     const ready = version === undefined ? `${model}/ready` : `${model}/versions/${version}/ready`;
@@ -98,7 +99,7 @@ export class ModelControl {
 
   /** Unloads the model, and waits until its accepted requests are finished. A model that is not loaded stays as it is. */
   async unload(timeoutSeconds: number): Promise<void> {
-    const deadline = AbortSignal.timeout(timeoutSeconds * 1000);
+    const deadline = abortedAfter(timeoutSeconds * 1000);
     await this.#call("POST", `repository/models/${this.#model}/unload`, deadline);
     for (;;) {
       const { text } = await this.#call("POST", "repository/index", deadline);
@@ -111,7 +112,7 @@ export class ModelControl {
 
   /** Returns the versions that the server serves; none if the model is not loaded. */
   async servedVersions(timeoutSeconds: number): Promise<readonly string[]> {
-    const deadline = AbortSignal.timeout(timeoutSeconds * 1000);
+    const deadline = abortedAfter(timeoutSeconds * 1000);
     const { status, text } = await this.#call("GET", `models/${this.#model}`, deadline);
     if (status !== 200) return [];
     const { versions = [] } = JSON.parse(text) as { readonly versions?: readonly string[] };
@@ -120,7 +121,7 @@ export class ModelControl {
 
   /** Returns the configuration of the model; undefined if it is not loaded or the server does not respond. */
   async servedConfig(timeoutSeconds: number): Promise<Partial<ModelConfig> | undefined> {
-    const deadline = AbortSignal.timeout(timeoutSeconds * 1000);
+    const deadline = abortedAfter(timeoutSeconds * 1000);
     const path = `models/${this.#model}/config`;
     const response = await this.#call("GET", path, deadline).catch(() => undefined);
     return response?.status === 200 ? JSON.parse(response.text) : undefined;

@@ -1,4 +1,5 @@
 import type { Tensor } from "../../contract/tensor.ts";
+import { abortedAfter } from "./deadline.ts";
 import type { CallOptions } from "./transport.ts";
 import { UnaryChannel } from "./unary-channel.ts";
 import { decodeGrpcResponse, methodOf } from "./wire-grpc.ts";
@@ -19,7 +20,7 @@ export function openPreparedInfer(target: string): PreparedInfer {
   const { path, responseDeserialize } = methodOf("ModelInfer");
   return {
     async send(message, { timeoutMs, signal }) {
-      const deadline = AbortSignal.timeout(timeoutMs);
+      const deadline = abortedAfter(timeoutMs);
       const response = await channel.call(path, [message], {
         timeoutMs,
         signal: signal === undefined ? deadline : AbortSignal.any([signal, deadline]),

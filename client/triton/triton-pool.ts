@@ -1,5 +1,6 @@
 import dns from "node:dns";
 import { EventEmitter, once } from "node:events";
+import { abortedAfter } from "./deadline.ts";
 import { checkTarget, type GrpcSecurity, hostOf } from "./grpc-transport.ts";
 import { type Attempt, type CallUpstreams, PoolCall, type PoolCallOptions } from "./pool-call.ts";
 import { PooledTriton, type TritonCall, type TritonHealthCheck } from "./pooled-triton.ts";
@@ -139,7 +140,7 @@ export class TritonPool implements CallUpstreams {
     if (this.#tritons.every((triton) => excluded.has(triton))) return undefined;
     const waiting = AbortSignal.any([
       signal,
-      AbortSignal.timeout(Math.min(this.hedgeMs(timeoutMs), timeoutMs)),
+      abortedAfter(Math.min(this.hedgeMs(timeoutMs), timeoutMs)),
     ]);
     return this.#pickWithin(waiting, () => this.other(excluded, avoid));
   }
