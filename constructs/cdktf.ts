@@ -2,6 +2,7 @@
  * Only module that imports `cdktf`. Migration to its community fork affects this file, `package.json` and the name of the
  * command.
  */
+import util from "node:util";
 import {
   type DataConfig,
   DefaultTokenResolver,
@@ -26,6 +27,9 @@ export {
   Testing,
   Token,
 } from "cdktf";
+
+// cdktf calls it, newer versions of Node warn about that, and one will lack it
+Object.assign(util, { isArray: Array.isArray });
 
 /**
  * `terraform_data`, a resource without a provider. Replaces cdktf's own class, which runs `terraform version` twice for each
