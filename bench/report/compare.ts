@@ -234,12 +234,26 @@ function endpointChanges(
  */
 const singleMargin = 0.1;
 
+/** Default of `clipstack compare --fail-over`. */
+export const defaultFailOver = 0.1;
+
+const singleLimitOf = (limit: number) => limit + Math.max(limit, singleMargin);
+
+/**
+ * Judges a single load between runs as `compare` does by default: beyond the drift of a machine.
+ *
+ * @param interval - Later figure divided by the earlier one.
+ */
+export function judgeSingle(metric: ComparedMetric, interval: Interval | undefined): Judgement {
+  return judge(metric, interval, singleLimitOf(defaultFailOver));
+}
+
 function worseOf(
   loadPoints: readonly LoadPointChange[],
   endpoints: readonly EndpointChange[],
   limit: number,
 ): Pick<Comparison, "regressions" | "suspects"> {
-  const singleLimit = limit + Math.max(limit, singleMargin);
+  const singleLimit = singleLimitOf(limit);
   const worseEndpoints = endpoints.flatMap(({ name, loads, changes }) =>
     changes
       .filter(({ judgement }) => judgement === "worse")

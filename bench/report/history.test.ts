@@ -60,8 +60,12 @@ test("differences within the noise are no change", () => {
   expect(changesIn([run(21, 1), run(22, 1.004), run(23, 0.997)])).toEqual([]);
 });
 
-test("a drift in steps within the noise is found, once it is significant", () => {
-  const steps = [1, 1.004, 1.008, 1.012, 1.016, 1.02].map((slower, i) => run(21 + i, slower));
+test("what compare tolerates between two runs is no change, although it is significant", () => {
+  expect(changesIn([run(21, 1), run(22, 1.12)])).toEqual([]);
+});
+
+test("a drift in small steps is found, once it is beyond that", () => {
+  const steps = [1, 1.08, 1.16, 1.24, 1.32, 1.4].map((slower, i) => run(21 + i, slower));
   const throughput = changesIn(steps).filter((text) => text.includes("throughput"));
   expect(throughput.length).toBeGreaterThan(0);
   expect(changesIn(steps.slice(0, 2))).toEqual([]);

@@ -1,6 +1,7 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import { type ComparedMetric, comparedMetrics, metricOf } from "../record/metrics.ts";
-import { differs, figureOf, type Interval, levelFor, unpairedRatio } from "../stats/intervals.ts";
+import { type ComparedMetric, comparedMetrics } from "../record/metrics.ts";
+import { figureOf, type Interval, levelFor, unpairedRatio } from "../stats/intervals.ts";
+import { judgeSingle } from "./compare.ts";
 import {
   distinct,
   endpointOf,
@@ -147,8 +148,8 @@ function seriesOfMetric(
 }
 
 /**
- * Each run is compared with the first run of the current level, so that a slow drift in small steps is found as well; a significant
- * difference starts a new level.
+ * Each run is compared with the first run of the current level, so that a slow drift in small steps is found as well; a difference
+ * beyond what `compare` tolerates between two runs starts a new level.
  */
 function changesOf(
   measured: readonly (Measured & HistoryValue)[],
@@ -160,12 +161,13 @@ function changesOf(
   for (const next of measured.slice(1)) {
     if (level === undefined || previous === undefined) break;
     const interval = unpairedRatio([[level.point, next.point]], metric, confidence);
-    if (interval !== undefined && differs(interval)) {
+    const judgement = judgeSingle(metric, interval);
+    if (interval !== undefined && (judgement === "better" || judgement === "worse")) {
       changes.push({
         from: { run: previous.run, value: level.value },
         to: { run: next.run, value: next.value },
         interval,
-        isBetter: (metricOf(metric).better === "higher") === next.value > level.value,
+        isBetter: judgement === "better",
       });
       level = next;
     }

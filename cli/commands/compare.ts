@@ -3,6 +3,7 @@ import { type BenchRecord, readBenchRecord } from "../../bench/record/bench-reco
 import {
   type Comparison,
   compareRecords,
+  defaultFailOver,
   differences,
   mismatches,
 } from "../../bench/report/compare.ts";
@@ -106,7 +107,7 @@ export function registerCompare(program: Command): void {
         "maximum significant deterioration of an endpoint or load",
       )
         .argParser(percentage(0, 1_000))
-        .default(0.1, "10%"),
+        .default(defaultFailOver, "10%"),
     )
     .option("--force", "compare records of different machines, models or runtimes")
     .option("--allow-missing", "accept endpoints and loads that only the first record has")

@@ -158,7 +158,7 @@ export function registerReport(program: Command): void {
 The report is computed from the record alone, so old records can be rendered again.
 
 --history orders records by time and groups them by environment, machine, model and load. It lists the first and last value of each
-metric, and every significant change with its time and commit ("with changes": files differed from the commit). The text is printed
+metric, and every change beyond what compare tolerates with its time and commit ("with changes": files differed from the commit). The text is printed
 and the page with plots is written to history.html or --output. Files that are no record are listed and skipped.
 
 Examples:
