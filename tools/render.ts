@@ -23,8 +23,8 @@ import { outputPages } from "./render-outputs.ts";
 import { resultsDocs } from "./render-results.ts";
 import type { RenderedFile } from "./rendered-file.ts";
 
-/** Everything that is rendered. To add files, add a producer. */
-export const producers: readonly (() => readonly RenderedFile[])[] = [
+/** Files that are rendered completely. */
+const completeProducers: readonly (() => readonly RenderedFile[])[] = [
   modelConfigFiles,
   settingsSchemaFiles,
   imageLockFiles,
@@ -42,7 +42,6 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
       text: `# Rendered by 'npm run render' from contract/triton-launcher.ts. Do not edit.\n${tritonLauncher}`,
     },
   ],
-  outputPages,
   () => [
     recordSchemaFile("bench/record/record.schema.json", verifyRecordKind),
     recordSchemaFile("bench/record/bench-record.schema.json", benchRecordKind),
@@ -50,6 +49,22 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
     recordSchemaFile("bench/baselines/server-record.schema.json", serverRecordKind),
     recordSchemaFile("bench/baselines/gateway/gateway-record.schema.json", gatewayRecordKind),
   ],
+];
+
+/** Hides rendered files in reviews of pull requests and statistics of the repository. */
+function gitAttributes(): readonly RenderedFile[] {
+  const paths = completeProducers.flatMap((produce) => produce().map(({ path }) => path));
+  const lines = paths.sort().map((path) => `/${path} linguist-generated`);
+  return [
+    { path: ".gitattributes", text: `# Written by 'npm run render'.\n${lines.join("\n")}\n` },
+  ];
+}
+
+/** Everything that is rendered. To add files, add a producer. */
+export const producers: readonly (() => readonly RenderedFile[])[] = [
+  ...completeProducers,
+  outputPages,
+  gitAttributes,
 ];
 
 function recordSchemaFile(path: string, kind: RecordKind<unknown>): RenderedFile {
