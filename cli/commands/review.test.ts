@@ -187,7 +187,7 @@ test.each<readonly [string, () => readonly string[], RegExp]>([
   [
     "another major version",
     () => ["--plan", file("v2.json", '{"format_version":"2.0"}')],
-    /format_version must be 1\.x, got 2\.0$/,
+    /format_version must be 1\.x, which Terraform 1\.1 and newer write, got 2\.0$/,
   ],
   [
     "the same stack twice",

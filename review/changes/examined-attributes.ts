@@ -269,7 +269,11 @@ function below(path: string, attributes: Attributes): Attributes {
 
 /** Attributes that restrict a workload; the review does not judge their removal. */
 const restrictions =
-  /(^|\.)(memory|cpus|user|security_opts|capabilities\.drop|healthcheck\.test|restart|read_only\w*|seccomp_profile\.type|run_as_\w+|allow_privilege_escalation|limits\.[\w.]+|internal|hard\.[\w./]+|spec\.limit\..+|(liveness|readiness)_probe\..+|must_run|start|pod-security\..+|from\..+|ports\.port|policy_types|triggers\.content|name|image|metric\..+|(max|min)_(replicas|available|unavailable)|scale_target_ref\..+|match_labels\..+|selector\..+|spec\.type)$/;
+  /(^|\.)(memory|cpus|user|security_opts|capabilities\.drop|healthcheck\.test|restart|read_only\w*|seccomp_profile\.type|run_as_\w+|allow_privilege_escalation|limits\.[\w.]+|internal|hard\.[\w./]+|spec\.limit\..+|(liveness|readiness)_probe\..+|must_run|start|pod-security\..+|from\..+|ports\.port|policy_types|triggers\.content|name|image|metric\..+|(max|min)_(replicas|available|unavailable)|scale_target_ref\..+|match_labels\..+|selector\..+|template\.metadata\.labels\..+|spec\.type)$/;
+
+/** Attributes by which objects find each other, and programs: another value of them is not judged. */
+const bindingNames =
+  /^(spec\.(pod_)?selector\..+|spec\.template\.metadata\.labels\..+|spec\.(template|job_template)\.(.+\.)?container\.(command|args))$/;
 
 /** Attributes that a change sets to values, or removes, that the review does not understand: `group_add`, `ports.ip`. */
 export function unexaminedAttributes({
@@ -290,7 +294,10 @@ export function unexaminedAttributes({
   const changed = old === undefined ? [[]] : changedPaths(old, own, { unset: "distinct" });
   const found = changed.flatMap((path) => [
     ...leavesOf(valueAt(own, path), path).flatMap(([leaf, value]) =>
-      isUnderstood(type, attributes, leaf, value, after) ? [] : [attributeOf(leaf)],
+      isUnderstood(type, attributes, leaf, value, after) &&
+      (old === undefined || !bindingNames.test(attributeOf(leaf)))
+        ? []
+        : [attributeOf(leaf)],
     ),
     ...removedLeaves(old, own, path).filter(
       (attribute) =>

@@ -51,3 +51,18 @@ test("a change with an unknown attribute needs attention and is not blocked", ()
     .map(({ change }) => reviewOf([change]).verdict.level);
   expect(new Set(levels)).toEqual(new Set(["attention"]));
 });
+
+test("another label, selector, command or argument of pods is never safe", () => {
+  const bindings =
+    /^(spec\.(pod_)?selector\..+|spec\.template\.(metadata\.labels\..+|spec\.container\.(command|args)))$/;
+  const own = all.filter(
+    ({ type, attribute, kind, action }) =>
+      type.startsWith("kubernetes_") &&
+      bindings.test(attribute) &&
+      (kind === "other value" || kind === "absent") &&
+      action !== "create",
+  );
+  expect(own.length).toBeGreaterThan(20);
+  const safe = own.filter((it) => verdictOf(it) === "safe");
+  expect([...new Set(safe.map(nameOf))]).toEqual([]);
+});
