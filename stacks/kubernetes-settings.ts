@@ -148,7 +148,7 @@ const model = z
   )
   .prefault({ weights: "image" })
   .describe(
-    "Source of the weights: `{ weights: image, sha256 }`, the images contain them, and each Triton pod verifies the file that it loads; `{ weights: pvc, claim, folder, sha256 }`, a volume contains them; `{ weights: init, url, sha256 }`, each pod downloads and verifies them when it starts; Tritons with TensorRT 11 (26.06 and newer) require the URL of `model.trt-fp16.onnx`, and with `pvc` that file beside `model.onnx`. Several towers are in a model repository on the volume (`dinov2_small/1/model.onnx`); `towers` has their files by name: `{ weights: image, towers: { 'dinov2-small:image': { sha256 } } }`, `{ weights: pvc, claim, towers: { 'dinov2-small:image': { folder, sha256 } } }`, `{ weights: init, towers: { 'siglip2-base-224:text': { url, sha256, tokenizer: { url, sha256 } } } }`.",
+    "Source of the weights: `{ weights: image, sha256 }`, the images contain them, and each Triton pod verifies the file that it loads; `{ weights: pvc, claim, folder, sha256 }`, a volume contains them; `{ weights: init, url, sha256 }`, each pod downloads and verifies them when it starts; Triton servers with TensorRT 11 (26.06 and newer) require the URL of `model.trt-fp16.onnx`, and with `pvc` that file beside `model.onnx`. Several towers are in a model repository on the volume (`dinov2_small/1/model.onnx`); `towers` has their files by name: `{ weights: image, towers: { 'dinov2-small:image': { sha256 } } }`, `{ weights: pvc, claim, towers: { 'dinov2-small:image': { folder, sha256 } } }`, `{ weights: init, towers: { 'siglip2-base-224:text': { url, sha256, tokenizer: { url, sha256 } } } }`.",
   );
 
 const embed = z

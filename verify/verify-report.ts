@@ -5,9 +5,8 @@ import {
   modelsOf,
   type VerifyRecord,
 } from "../bench/record/record.ts";
-import { runCaveats, subjectCaveats, warningText } from "../bench/report/caveats.ts";
+import { warningText } from "../bench/report/caveats.ts";
 import {
-  type Caveat,
   commitText,
   errorsText,
   type Fact,
@@ -36,6 +35,7 @@ import { endpointStyle } from "../bench/report/plot-styles.ts";
 import { barPlot, dotPlot, rangeLegend, rangePlot } from "../bench/report/row-plots.ts";
 import { artefactFacts, modelText, tritonLabel, tritonsText } from "../bench/report/subject.ts";
 import { checks as registry } from "./checks/registry.ts";
+import { caveatsOf } from "./verify-caveats.ts";
 
 /** Report of a verification: checks by environment, then endpoints, parity and every check. */
 export function verifyReport(record: VerifyRecord): Report {
@@ -81,51 +81,6 @@ function modelFact({ subject, environments }: VerifyRecord): Fact {
     modelText({ ...model, spec: modality === "text" ? `${spec} text` : spec }),
   );
   return ["Models", texts.join("; ")];
-}
-
-function caveatsOf({
-  subject,
-  environments,
-  checks,
-  measurements,
-}: VerifyRecord): readonly Caveat[] {
-  const run = { ...subject, environments };
-  const isP99Unreliable = measurements.some(({ latencyMs }) => latencyMs?.p99Reliable === false);
-  const unavailable = environments.flatMap(({ name }): readonly Caveat[] => {
-    const own = checks.filter(({ environment }) => environment === name);
-    const [first] = own;
-    if (first === undefined || own.some(({ outcome }) => outcome !== "skip")) return [];
-    return [{ kind: "subject", title: `${name} was skipped`, text: first.message }];
-  });
-  return [
-    ...unavailable,
-    ...subjectCaveats(run),
-    ...randomWeightCaveats(run),
-    ...(isP99Unreliable
-      ? [
-          {
-            kind: "figures",
-            title: "Short load",
-            text: `A p99 marked with * comes from fewer than ${subject.settings.p99MinimumSamples} requests, and is about the slowest of them.`,
-          } as const,
-        ]
-      : []),
-    ...runCaveats(run),
-  ];
-}
-
-/** Models whose weights, which the deployment was compared with, are random. */
-function randomWeightCaveats({
-  target,
-  model,
-  environments,
-}: Pick<VerifyRecord["subject"], "target" | "model"> &
-  Pick<VerifyRecord, "environments">): readonly Caveat[] {
-  const random = modelsOf(model, environments).filter(({ weights }) => weights === "random");
-  if (target !== "deployed" || random.length === 0) return [];
-  const names = new Set(random.map(({ name, spec }) => spec ?? name));
-  const text = `The weights of ${[...names].join(", ")} are random: speed and size are those of the model, and the embeddings are meaningless.`;
-  return [{ kind: "subject", title: "Random weights", text }];
 }
 
 /** The first line of a message is the finding; further lines are a log. */

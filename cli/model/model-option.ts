@@ -3,6 +3,7 @@ import { join, resolve } from "node:path";
 import { InvalidArgumentError, Option } from "commander";
 import { textTowerOf, tokenizerFile } from "../../contract/model-shapes.ts";
 import type { ModelSpec, ModelTower } from "../../contract/model-spec.ts";
+import { trainedWeightsCommand } from "../../contract/trained-weights.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../model-tools/generate.ts";
 import { displayPath } from "../project.ts";
@@ -66,5 +67,7 @@ export async function tokenizerProblem(
   if (tokenizer === undefined) return undefined;
   const file = await stat(join(folder, tokenizer)).catch(() => undefined);
   if (file?.isFile() === true) return undefined;
-  return `the file of its tokenizer is missing: run 'npx clipstack model export ${spec.name}', or copy ${tokenizer} to ${displayPath(folder)}`;
+  const command = trainedWeightsCommand(spec);
+  const run = command === undefined ? "" : `run 'npx clipstack model ${command} ${spec.name}', or `;
+  return `the file of its tokenizer is missing: ${run}copy ${tokenizer} to ${displayPath(folder)}`;
 }

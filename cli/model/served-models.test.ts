@@ -97,7 +97,7 @@ test("serves a model without texts if its image tower has trained weights and it
 test("requires the file of a tokenizer, and links it beside the text tower", async () => {
   const target = join(dirname(modelFile(siglip, "text")), testSentencePiece.tokenizer.file);
   await expect(embedSettings([`${siglip.name}:text`])).rejects.toThrow(
-    /^test-serve-siglip cannot embed texts: the file of its tokenizer is missing: run 'npx clipstack model export test-serve-siglip', or copy test-sentencepiece\.model to \S+test_serve_siglip_text\/1$/,
+    /^test-serve-siglip cannot embed texts: the file of its tokenizer is missing: run 'npx clipstack model pull test-serve-siglip', or copy test-sentencepiece\.model to \S+test_serve_siglip_text\/1$/,
   );
   await mkdir(dirname(target), { recursive: true });
   await copyFile(testModel, target);

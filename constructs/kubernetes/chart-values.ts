@@ -77,7 +77,7 @@ const model = z
     ),
     sha256: matching(
       "[0-9a-f]{64}",
-      "SHA-256 of `model.onnx`: required with `init`, verified if set with `pvc`, and with `image` by the Triton pods (of `model.trt-fp16.onnx` for Tritons with TensorRT 11). For a single tower.",
+      "SHA-256 of `model.onnx`: required with `init`, verified if set with `pvc`, and with `image` by the Triton pods (of `model.trt-fp16.onnx` for Triton servers with TensorRT 11). For a single tower.",
     ),
     pvc: z
       .strictObject({
@@ -92,7 +92,7 @@ const model = z
         // validated in a template, because Helm prints values that the schema rejects, including secrets in a URL
         url: text(
           "",
-          "URL of `model.onnx`, or of `model.trt-fp16.onnx` for Tritons with TensorRT 11: `http://…` or `https://…`, without user, password or query. For a single tower.",
+          "URL of `model.onnx`, or of `model.trt-fp16.onnx` for Triton servers with TensorRT 11: `http://…` or `https://…`, without user, password or query. For a single tower.",
         ),
         existingSecret: reference(
           "Secret with a signed URL, instead of `url`, or with one per tower under the keys of `towers`. A port other than 443 requires `networkPolicy.egress`.",

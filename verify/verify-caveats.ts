@@ -1,0 +1,49 @@
+import { modelsOf, type VerifyRecord } from "../bench/record/record.ts";
+import { runCaveats, subjectCaveats } from "../bench/report/caveats.ts";
+import type { Caveat } from "../bench/report/document.ts";
+
+/** Limitations of a verification, most severe first. */
+export function caveatsOf({
+  subject,
+  environments,
+  checks,
+  measurements,
+}: VerifyRecord): readonly Caveat[] {
+  const run = { ...subject, environments };
+  const isP99Unreliable = measurements.some(({ latencyMs }) => latencyMs?.p99Reliable === false);
+  const unavailable = environments.flatMap(({ name }): readonly Caveat[] => {
+    const own = checks.filter(({ environment }) => environment === name);
+    const [first] = own;
+    if (first === undefined || own.some(({ outcome }) => outcome !== "skip")) return [];
+    return [{ kind: "subject", title: `${name} was skipped`, text: first.message }];
+  });
+  return [
+    ...unavailable,
+    ...subjectCaveats(run),
+    ...randomWeightCaveats(run),
+    ...(isP99Unreliable
+      ? [
+          {
+            kind: "figures",
+            title: "Short load",
+            text: `A p99 marked with * comes from fewer than ${subject.settings.p99MinimumSamples} requests, and is about the slowest of them.`,
+          } as const,
+        ]
+      : []),
+    ...runCaveats(run),
+  ];
+}
+
+/** Models whose weights, which the deployment was compared with, are random. */
+function randomWeightCaveats({
+  target,
+  model,
+  environments,
+}: Pick<VerifyRecord["subject"], "target" | "model"> &
+  Pick<VerifyRecord, "environments">): readonly Caveat[] {
+  const random = modelsOf(model, environments).filter(({ weights }) => weights === "random");
+  if (target !== "deployed" || random.length === 0) return [];
+  const names = new Set(random.map(({ name, spec }) => spec ?? name));
+  const text = `The weights of ${[...names].join(", ")} are random: speed and size are those of the model, and the embeddings are meaningless.`;
+  return [{ kind: "subject", title: "Random weights", text }];
+}
