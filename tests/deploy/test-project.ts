@@ -1,4 +1,14 @@
-import { copyFile, cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import {
+  copyFile,
+  cp,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -233,7 +243,22 @@ async function copyProject(folder: string): Promise<void> {
       cp(join(root, file), join(folder, file), { verbatimSymlinks: true }).catch(() => undefined),
     ),
   );
-  for (const packages of installed) await symlink(join(root, packages), join(folder, packages));
+  await Promise.all(installed.map((packages) => linkPackages(packages, folder)));
+}
+
+/** Links the installed packages, but those of the project, and so its commands, are the copies. */
+async function linkPackages(packages: string, folder: string): Promise<void> {
+  const from = join(root, packages);
+  const to = join(folder, packages);
+  const names = await readdir(from).catch(() => []); // npm creates no folder for a workspace without own packages
+  if (names.length > 0) await mkdir(to);
+  await Promise.all(
+    names.map((name) =>
+      [".bin", "@clipstack", "clipstack"].includes(name)
+        ? cp(join(from, name), join(to, name), { recursive: true, verbatimSymlinks: true })
+        : symlink(join(from, name), join(to, name)),
+    ),
+  );
 }
 
 /**
