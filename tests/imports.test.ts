@@ -99,9 +99,8 @@ function packageOf(file: string): string | undefined {
 /** Tests may import their fixtures from anywhere; the direction applies to the code that ships. */
 const isTest = (file: string) => /\.test\.ts$|\/test-[a-z-]+\.ts$|\.suite\.ts$/.test(file);
 
-const files = packages
-  .flatMap((folder) => [...sourceFiles(folder)])
-  .filter((file) => !isTest(file));
+const everyFile = [...packages, "tests"].flatMap((folder) => [...sourceFiles(folder)]);
+const files = everyFile.filter((file) => !isTest(file) && !file.startsWith("tests/"));
 const imports = files.flatMap(importsOf);
 
 /** Imports of this repository's files against the direction, as `file -> file`. */
@@ -178,6 +177,12 @@ test("npm packages are imported only where they belong", () => {
 
 test("there are no import cycles", () => {
   expect(cycles(imports)).toEqual([]);
+});
+
+test("no module that test files share registers a hook: only the first file of a worker would have it", () => {
+  const shared = everyFile.filter((file) => !/\.(test|suite)\.ts$/.test(file));
+  const hook = /^(?:before|after)(?:Each|All)\(/m;
+  expect(shared.filter((file) => hook.test(readFileSync(join(root, file), "utf8")))).toEqual([]);
 });
 
 test("an import against the direction is found", () => {

@@ -1,18 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { status } from "@grpc/grpc-js";
-import { expect, test, vi } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { startFreezingProxy } from "../../client/triton/test-freezing-proxy.ts";
 import type { ModelInferResponse } from "../../client/triton/wire-grpc.ts";
 import type { ImageEmbedder } from "../embed/embedder.ts";
-import {
-  axes,
-  cleanUps,
-  embedderOf,
-  embeddingWidth,
-  FakeTriton,
-  gate,
-  until,
-} from "./test-fake-triton.ts";
+import { axes, embedderOf, embeddingWidth, FakeTriton, gate, until } from "./test-fake-triton.ts";
 import type { TritonEmbedderOptions } from "./triton-tower.ts";
 
 /** Triton servers that are ready but whose inferences fail, beside a healthy one. */
@@ -132,7 +124,7 @@ test("an ejected server is tried again, and returns to rotation once it answers"
   faulty.failure = undefined;
   const elapsed = performance.now() + 10_000;
   const clock = vi.spyOn(performance, "now").mockImplementation(() => elapsed);
-  cleanUps.push(() => clock.mockRestore());
+  onTestFinished(() => clock.mockRestore());
   expect(await axes(embedder, 1)).toEqual([1]);
   clock.mockRestore();
   expect(states()).toEqual([true, true]);
@@ -266,7 +258,7 @@ test("no request fails with one server faulty, one frozen and one healthy", asyn
   const tritons = await Promise.all([0, 1, 2].map(() => new FakeTriton().start()));
   const [faulty, behind] = tritons as [FakeTriton, FakeTriton, FakeTriton];
   const proxy = await startFreezingProxy(Number(behind.target.split(":")[1]));
-  cleanUps.push(() => proxy.stop());
+  onTestFinished(() => proxy.stop());
   const targets = [faulty.target, `127.0.0.1:${proxy.port}`, tritons[2]!.target];
   const { embedder, states } = await pool(targets, { timeoutMs: 20_000 });
   await load(embedder, 30);
@@ -282,7 +274,7 @@ test("no request fails with one server faulty, one frozen and one healthy", asyn
 test("the only server is used again within ten seconds after its connection was dropped silently", async () => {
   const triton = await new FakeTriton().start();
   const proxy = await startFreezingProxy(Number(triton.target.split(":")[1]));
-  cleanUps.push(() => proxy.stop());
+  onTestFinished(() => proxy.stop());
   const { embedder } = await pool([`127.0.0.1:${proxy.port}`], { timeoutMs: 20_000 });
   await load(embedder, 5);
   proxy.freeze();

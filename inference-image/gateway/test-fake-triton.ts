@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
-import { afterEach } from "vitest";
+import { onTestFinished } from "vitest";
 import { fromWire } from "../../client/triton/wire.ts";
 import {
   decodeGrpcRequest,
@@ -23,10 +23,6 @@ export const pixelBytes = imageBytes(imageTowerOf(defaultModel), "uint8")!;
 const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
 
 const longMs = 10_000;
-export const cleanUps: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
-});
 
 interface Failure {
   readonly code: status;
@@ -133,7 +129,7 @@ export class FakeTriton {
       );
     });
     this.target = `127.0.0.1:${bound}`;
-    cleanUps.push(() => this.stop());
+    onTestFinished(() => this.stop());
     return this;
   }
 
@@ -177,7 +173,7 @@ export async function embedderOf(
       },
     },
   });
-  cleanUps.push(() => embedder.close());
+  onTestFinished(() => embedder.close());
   await until(() => healthy.size === tritons.length && (options.usable === 0 || anyOf(healthy)));
   return embedder;
 }
@@ -206,6 +202,6 @@ export function gate(): { readonly closed: Promise<void>; open(): void } {
   const closed = new Promise<void>((resolve) => {
     open = resolve;
   });
-  cleanUps.push(open);
+  onTestFinished(open);
   return { closed, open };
 }

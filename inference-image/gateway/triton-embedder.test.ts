@@ -2,19 +2,10 @@ import { once } from "node:events";
 import { type AddressInfo, createServer, type Server as TcpServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { status } from "@grpc/grpc-js";
-import { expect, test, vi } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
-import {
-  axes,
-  cleanUps,
-  embedderOf,
-  FakeTriton,
-  fp32Model,
-  gate,
-  image,
-  until,
-} from "./test-fake-triton.ts";
+import { axes, embedderOf, FakeTriton, fp32Model, gate, image, until } from "./test-fake-triton.ts";
 import { createTritonEmbedder } from "./triton-embedder.ts";
 
 const jpegModel = tritonModel(defaultModel, "jpeg");
@@ -202,7 +193,7 @@ test("reports a target that cannot be resolved", async () => {
     timeoutMs: 1_000,
     maxBatchSize: 32,
   });
-  cleanUps.push(() => embedder.close());
+  onTestFinished(() => embedder.close());
   await until(() => embedder.unavailableReason?.includes("resolved") ?? false);
   expect(embedder.unavailableReason).toBe(
     "no Triton can be used: no-such-host.invalid:8001: the name cannot be resolved",
@@ -338,10 +329,10 @@ test("is still connected after an idle hour", async () => {
   };
   vi.spyOn(globalThis, "setTimeout").mockImplementation(later as typeof setTimeout);
   vi.useFakeTimers({ toFake: ["Date", "setInterval", "clearInterval"], now: start });
-  cleanUps.push(
-    () => vi.restoreAllMocks(),
-    () => vi.useRealTimers(),
-  );
+  onTestFinished(() => {
+    vi.useRealTimers();
+    vi.restoreAllMocks();
+  });
   const triton = await new FakeTriton().start();
   const embedder = await embedderOf([triton]);
   for (let minute = 1; minute <= 60; minute += 1) {
