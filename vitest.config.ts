@@ -10,6 +10,24 @@ const onCluster = [
   "review/input/cluster-plans.integ.test.ts",
 ];
 
+/** Tests of whole runs of a command or a measurement, most of which wait for processes for seconds. */
+const wholeRuns = [
+  "bench/run/bench-run.test.ts",
+  "bench/load/measure-load.test.ts",
+  "cli/commands/{bench,sweep,verify}.test.ts",
+  "verify/verify.test.ts",
+  "verify/drills/rollout.test.ts",
+  "examples/photo-dedupe/{main,embed}.test.ts",
+];
+
+/** Tests of whole servers, which run on the compiled code alone. */
+const onlyCompiled = [
+  "inference-image/embed/embed-server.test.ts",
+  "inference-image/emulator/{triton-emulator,oip-admission}.test.ts",
+  "inference-image/http/{hostile-requests,transports}.test.ts",
+  "inference-image/jobs/*.test.ts",
+];
+
 /** Tests of the server that compile it themselves, or pass objects of grpc-js, which the compiled server contains a copy of. */
 const notCompiled = [
   "inference-image/embed/build.test.ts",
@@ -49,12 +67,13 @@ export default defineConfig({
         test: {
           name: "unit",
           include: ["**/*.test.ts"],
-          exclude: [...exclude, "**/*.integ.test.ts"],
+          exclude: [...exclude, "**/*.integ.test.ts", ...wholeRuns, ...onlyCompiled],
           ...quick,
         },
       },
+      { test: { name: "runs", include: wholeRuns, exclude, ...quick } },
       {
-        // the tests of the server once more, on the code that the images run
+        // the tests of the server on the code that the images run
         plugins: [compiledServer()],
         test: {
           name: "compiled",
