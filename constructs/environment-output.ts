@@ -101,7 +101,7 @@ function clusterLocation({ context, accelerator = "cpu", ...location }: ClusterL
 
 /** GPUs of one model with their total cost. */
 export function gpusOf(
-  { name, vramMiB, price }: GpuHost["gpu"],
+  { name, vramMiB, price, computeCapability, class: of, fp16DenseTflops }: GpuHost["gpu"],
   count: number,
   share?: string,
 ): Environment["gpu"] {
@@ -111,6 +111,9 @@ export function gpusOf(
     vramMiB,
     ...(share !== undefined && { share }),
     usdPerHour: price.usdPerHour * count,
-    priceDate: price.date,
+    // a price of the catalogue has a date
+    ...(price.date === undefined
+      ? { declared: { computeCapability, class: of, fp16DenseTflops } }
+      : { priceDate: price.date }),
   };
 }

@@ -1,6 +1,12 @@
 /** CDK for Terraform constructs for GPU inference on Docker hosts and Kubernetes clusters: the public API. */
 
-export { type GpuName, type GpuSpec, gpuCatalogue, gpuNames } from "../contract/gpus.ts";
+export {
+  type GpuModel,
+  type GpuName,
+  type GpuSpec,
+  gpuCatalogue,
+  gpuNames,
+} from "../contract/gpus.ts";
 export { findingsOf, warningsOf } from "./checks/findings.ts";
 export type { GpuId } from "./checks/gpus.ts";
 export type {

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { declaredFacts } from "./gpus.ts";
 import { type Modality, modelSpec } from "./model-spec.ts";
 import { defaultModel, defaultModels } from "./models/index.ts";
 import { type ModelKind, tritonModelName } from "./triton-models.ts";
@@ -105,15 +106,17 @@ const currentFields = z.strictObject({
   /** GPUs; absent on the CPU. */
   gpu: z
     .strictObject({
-      /** Key of the GPU catalogue. */
+      /** Key of the GPU catalogue, or the name of a declared GPU. */
       name: z.string(),
+      /** Absent for a GPU of the catalogue. */
+      declared: declaredFacts.optional(),
       count: z.int().min(1),
       vramMiB: z.int().min(1),
       /** Part of a GPU that each service or pod has: a MIG profile or resource, or a time-sliced GPU; absent for whole GPUs. */
       share: z.string().min(1).optional(),
-      /** US dollars per hour for all GPUs of the environment, and the month of the price. */
+      /** US dollars per hour for all GPUs of the environment, and the month of the price; a declared price has none. */
       usdPerHour: z.number().min(0),
-      priceDate: z.string(),
+      priceDate: z.string().optional(),
     })
     .optional(),
   /** Specs of all served models, without their sources. */

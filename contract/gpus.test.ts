@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { type GpuSpec, gpuCatalogue } from "./gpus.ts";
+import { type CatalogueGpu, gpuCatalogue } from "./gpus.ts";
 
-const specs = Object.entries<GpuSpec>(gpuCatalogue);
+const specs = Object.entries<CatalogueGpu>(gpuCatalogue);
 
 test("gives every GPU a unique label", () => {
   expect(new Set(specs.map(([, spec]) => spec.label)).size).toBe(specs.length);

@@ -1,3 +1,6 @@
+import { z } from "zod";
+import { integer, text } from "./value-types.ts";
+
 /**
  * GPU catalogue: adding a GPU is one entry in `entries`, whose key is the name in settings. Settings, checks, prices and
  * documentation list the GPUs in this order. If the GPU is in `bench/published/gpu-peaks.json`, delete it there.
@@ -58,8 +61,14 @@ interface GpuEntry {
   readonly price: GpuPrice;
 }
 
-/** Facts of one GPU model. */
-export type GpuSpec = GpuEntry & Generation;
+/** Entry of the catalogue. */
+export type CatalogueGpu = GpuEntry & Generation;
+
+/** Facts of one GPU model: of the catalogue, or declared in settings. */
+export type GpuSpec = Omit<CatalogueGpu, "price"> & {
+  /** A declared price has no date. */
+  readonly price: { readonly usdPerHour: number; readonly date?: string };
+};
 
 const entries = {
   t4: {
@@ -203,7 +212,96 @@ export const gpuCatalogue = Object.fromEntries(
     name,
     { ...computeCapabilities[entry.computeCapability], ...entry },
   ]),
-) as unknown as Readonly<Record<GpuName, GpuSpec>>;
+) as unknown as Readonly<Record<GpuName, CatalogueGpu>>;
+
+const capabilities = Object.keys(computeCapabilities) as (keyof typeof computeCapabilities)[];
+const classes = ["data-centre", "workstation", "consumer"] as const;
+
+/** GPU that the catalogue lacks, as settings declare it. */
+export const declaredGpu = z.strictObject({
+  name: text("a name of letters, digits, spaces and . _ -", /^[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}$/)
+    .refine((name) => !Object.hasOwn(entries, name), {
+      error: "must not be a name of the GPU catalogue: set gpu to the name alone",
+    })
+    .describe("Name in reviews, reports and predictions."),
+  memory: integer(2_048, 4_194_304).describe(
+    "Memory in MiB: `nvidia-smi --query-gpu=memory.total`.",
+  ),
+  architecture: z
+    // YAML reads 9.0 as a number
+    .literal([...capabilities, ...capabilities.map(Number)], {
+      error: `must be a CUDA compute capability: ${capabilities.join(", ")}`,
+    })
+    .transform((value) => Number(value).toFixed(1) as keyof typeof computeCapabilities)
+    .describe("CUDA compute capability: `nvidia-smi --query-gpu=compute_cap`."),
+  price: z
+    .number({ error: "must be a number" })
+    .min(0, "must be 0 or more")
+    .describe("US dollars per hour for one GPU."),
+  fp16Tflops: z
+    .number({ error: "must be a number" })
+    .positive("must be above 0")
+    .optional()
+    .describe(
+      "Dense FP16 peak in TFLOPS. Default: the lowest of the catalogue's GPUs with the same architecture.",
+    ),
+  class: z
+    .enum(classes)
+    .default("workstation")
+    .describe("On a data-centre GPU, the images may run on an older driver."),
+});
+
+/** GPU of settings and props: a name of the catalogue, or the facts of another GPU. */
+export const gpuModel = z.union([z.enum(gpuNames), declaredGpu]);
+export type GpuModel = z.input<typeof gpuModel>;
+
+/** Description of {@link gpuModel} in settings. */
+export const gpuModelText =
+  "a key of the GPU catalogue, or the facts of another GPU (docs/gpus.md#other-gpus)";
+
+/** Name and facts of a GPU of settings or props. */
+export function gpuSpec(model: GpuModel): GpuSpec & { readonly name: string } {
+  if (typeof model === "string") return { name: model, ...gpuCatalogue[model] };
+  const { name, memory, architecture, price, fp16Tflops, class: of } = declaredGpu.parse(model);
+  const peaks = Object.values<CatalogueGpu>(gpuCatalogue)
+    .filter(({ computeCapability }) => computeCapability === architecture)
+    .map(({ fp16DenseTflops }) => fp16DenseTflops);
+  return {
+    ...computeCapabilities[architecture],
+    name,
+    label: name,
+    class: of,
+    vramMiB: memory,
+    computeCapability: architecture,
+    fp16DenseTflops: fp16Tflops ?? Math.min(...peaks),
+    price: { usdPerHour: price },
+  };
+}
+
+/** Facts of a declared GPU in the environment output, besides its name, memory and price. */
+export const declaredFacts = z.strictObject({
+  computeCapability: z.enum(capabilities),
+  class: z.enum(classes),
+  fp16DenseTflops: z.number().positive(),
+});
+
+/** Facts of a GPU in the environment output; undefined if an old output names a GPU that the catalogue lacks. */
+export function gpuSpecOf(gpu: {
+  readonly name: string;
+  readonly vramMiB: number;
+  readonly count: number;
+  readonly usdPerHour: number;
+  readonly declared?: z.infer<typeof declaredFacts>;
+}): (GpuSpec & { readonly name: string }) | undefined {
+  const { name, vramMiB, declared } = gpu;
+  if (declared !== undefined) {
+    const price = { usdPerHour: gpu.usdPerHour / gpu.count };
+    const generation = computeCapabilities[declared.computeCapability];
+    return { ...generation, ...declared, name, label: name, vramMiB, price };
+  }
+  const known = gpuNames.find((candidate) => candidate === name);
+  return known && gpuSpec(known);
+}
 
 /** Maximum number of GPUs of a host, a node or a pod. */
 export const maxGpus = 16;

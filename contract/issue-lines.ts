@@ -45,12 +45,15 @@ function matchingIssues(choices: readonly (readonly Issue[])[], value: unknown):
   const isOtherType = (issues: readonly Issue[]) =>
     issues.some(
       ({ code, path, ...issue }) =>
-        code === "invalid_type" && path.length === 0 && "expected" in issue && !isA(issue, value),
+        path.length === 0 &&
+        ((code === "invalid_type" && "expected" in issue && !isA(issue, value)) ||
+          (code === "invalid_value" && typeof value === "object" && value !== null)),
     );
   return choices.find((issues) => !isOtherType(issues)) ?? choices[0] ?? [];
 }
 
 function isA({ expected }: { readonly expected: unknown }, value: unknown): boolean {
+  if (expected === "object") return typeof value === "object" && value !== null;
   return expected === "int" ? typeof value === "number" : typeof value === expected;
 }
 

@@ -9,7 +9,7 @@ import {
   port,
 } from "../constructs/checks/prop-types.ts";
 import { maxModelVersions, optimumBatchSizes } from "../contract/deployed-model-config.ts";
-import { gpuNames, maxGpus } from "../contract/gpus.ts";
+import { gpuModel, gpuModelText, maxGpus } from "../contract/gpus.ts";
 import { baselinePort, hostPorts, type TritonPorts } from "../contract/ports.ts";
 import { grpcTarget } from "../contract/server-env.ts";
 import { queueDelayMicroseconds } from "../contract/triton-models.ts";
@@ -43,7 +43,7 @@ export const host = (count: number) =>
       docker: dockerEndpoint
         .default("unix:///var/run/docker.sock")
         .describe("Docker endpoint of the GPU host."),
-      gpu: z.enum(gpuNames).default("rtx-4080").describe("GPU model, a key of the GPU catalogue."),
+      gpu: gpuModel.prefault("rtx-4080").describe(`GPU model: ${gpuModelText}.`),
       count: integer(1, maxGpus).default(count).describe("Number of GPUs in the host."),
       migProfile: migProfile
         .optional()

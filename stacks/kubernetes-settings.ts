@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { gpuNames, gpuResource, maxGpus } from "../contract/gpus.ts";
+import { gpuModel, gpuModelText, gpuResource, maxGpus } from "../contract/gpus.ts";
 import {
   labelKeyPattern,
   labelValuePattern,
@@ -44,10 +44,7 @@ const cluster = z
 
 const nodePool = z
   .strictObject({
-    gpu: z
-      .enum(gpuNames)
-      .default("l4")
-      .describe("GPU model of the nodes, a key of the GPU catalogue."),
+    gpu: gpuModel.prefault("l4").describe(`GPU model of the nodes: ${gpuModelText}.`),
     nodes: integer(1, 1_000).default(4).describe("Number of GPU nodes."),
     gpusPerNode: integer(1, maxGpus).default(1).describe("Number of GPUs per node."),
     resourceName: text(

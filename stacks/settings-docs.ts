@@ -98,10 +98,7 @@ function valuesOf(schema: JsonSchema): string {
     return `{ ${inner.join(", ")} }`;
   }
   if (schema.enum !== undefined) {
-    return schema.enum
-      .filter((choice) => choice !== "")
-      .map(code)
-      .join(", ");
+    return [...new Set(schema.enum.filter((choice) => choice !== "").map(code))].join(", ");
   }
   if (schema.prefixItems !== undefined) {
     return `list of ${schema.prefixItems.length} × ${valuesOf(schema.prefixItems[0] ?? {})}`;

@@ -60,6 +60,31 @@ test("reports every error at once: path, rule and value", () => {
   ]);
 });
 
+const declared = "name: RTX 5000 Ada, memory: 32760, architecture: 9.0, price: 0.65";
+
+test("accepts the facts of a GPU that the catalogue lacks", () => {
+  const { host } = parseSettings("single-gpu", "x", `host: { gpu: { ${declared} } }`);
+  expect(host.gpu).toMatchObject({ architecture: "9.0", class: "workstation" });
+});
+
+test("names every mistake in the facts of a GPU", () => {
+  const wrong = (gpu: string) => schemaMistakes("single-gpu", `host: { gpu: ${gpu} }`);
+  expect(wrong("{ name: l4, memory: 1.5, architecture: 8.8, price: -1 }")).toEqual([
+    "host.gpu.name must not be a name of the GPU catalogue: set gpu to the name alone, got 'l4'",
+    "host.gpu.memory must be a whole number, 2048 to 4194304, got 1.5",
+    "host.gpu.architecture must be a CUDA compute capability: 7.5, 8.0, 8.6, 8.9, 9.0, 10.0, 12.0, got 8.8",
+    "host.gpu.price must be 0 or more, got -1",
+  ]);
+  expect(wrong(`{ ${declared}, memroy: 1 }`)).toEqual([
+    "unknown key 'host.gpu.memroy' (did you mean 'host.gpu.memory'?)",
+  ]);
+  expect(wrong("{ name: RTX 5000 Ada, memory: 32760, architecture: 8.9 }")).toEqual([
+    "host.gpu.price is required",
+  ]);
+  expect(wrong("8")).toEqual([`host.gpu must be one of ${gpuNames.join(", ")}, got 8`]);
+  expect(wrong("null")).toEqual([`host.gpu must be one of ${gpuNames.join(", ")}, got null`]);
+});
+
 test("fails on an unknown key and suggests the nearest one", () => {
   expect(schemaMistakes("single-gpu", "hots: {}\nhost: { gpuu: t4 }")).toEqual([
     "unknown key 'host.gpuu' (did you mean 'host.gpu'?)",

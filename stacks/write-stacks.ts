@@ -158,6 +158,6 @@ function gpus(environment: Environment | undefined): readonly string[] {
   if (environment?.gpu === undefined) return [];
   const { name, count, vramMiB, usdPerHour, priceDate } = environment.gpu;
   return [
-    `${count} ${name} of ${vramMiB} MiB, ${Number(usdPerHour.toFixed(2))} $/hour (${priceDate})`,
+    `${count} ${name} of ${vramMiB} MiB, ${Number(usdPerHour.toFixed(2))} $/hour (${priceDate ?? "declared"})`,
   ];
 }

@@ -1,13 +1,15 @@
-import { type GpuSpec, gpuCatalogue } from "../contract/gpus.ts";
+import { z } from "zod";
+import { type CatalogueGpu, declaredGpu, gpuCatalogue } from "../contract/gpus.ts";
 import {
   firstStronglyTyped,
   type TritonRelease,
   tritonReleases,
 } from "../contract/triton-releases.ts";
+import { schemaTable } from "../stacks/settings-docs.ts";
 
 /** Page of the documentation with the GPU catalogue. */
 export function gpuDocs(): string {
-  const rows = Object.entries<GpuSpec>(gpuCatalogue).map(([name, gpu]) => {
+  const rows = Object.entries<CatalogueGpu>(gpuCatalogue).map(([name, gpu]) => {
     const { usdPerHour, date, source } = gpu.price;
     return [
       `\`${name}\``,
@@ -35,7 +37,8 @@ export function gpuDocs(): string {
   return `${[
     "# GPUs",
     "",
-    "GPU models that the settings accept, rendered from `contract/gpus.ts` by `npm run render`. To add a GPU, add its entry there.",
+    "GPU models that the settings accept by name, rendered from `contract/gpus.ts` by `npm run render`. To add a GPU, add its entry there, or",
+    "[declare it in the environment](#other-gpus).",
     "",
     "The peak is dense FP16 on tensor cores, for consumer GPUs with FP16 accumulation. Prices are typical prices of one GPU with its share",
     "of the machine, in the month of the date; verify them before you rely on them.",
@@ -43,6 +46,18 @@ export function gpuDocs(): string {
     line(columns),
     line(columns.map(() => "---")),
     ...rows.map(line),
+    "",
+    "## Other GPUs",
+    "",
+    "`host.gpu` and `nodePool.gpu` also accept the facts of a GPU that the table lacks. Review, `capacity`, `doctor`, synthesis and the names of",
+    "TensorRT's engines use them as those of the table:",
+    "",
+    "```yaml",
+    "host:",
+    "  gpu: { name: RTX 5000 Ada, memory: 32760, architecture: 8.9, price: 0.65 }",
+    "```",
+    "",
+    ...schemaTable("property", z.toJSONSchema(declaredGpu, { io: "input" })),
     "",
     ...releaseDocs(),
   ].join("\n")}`;

@@ -71,7 +71,7 @@ export function scenarioText(
   const price =
     prediction.usdPerThousand === undefined || device.usdPerHour === undefined
       ? "unknown: set --price <dollars per hour for one GPU>"
-      : `${prediction.usdPerThousand.toPrecision(2)}${bandText(interval?.usdPerThousand, (usd) => usd.toPrecision(2))}  (${formatUsd(device.usdPerHour * gpus)} per hour, ${device.priceDate === undefined ? "from --price" : `price of ${device.priceDate}`})`;
+      : `${prediction.usdPerThousand.toPrecision(2)}${bandText(interval?.usdPerThousand, (usd) => usd.toPrecision(2))}  (${formatUsd(device.usdPerHour * gpus)} per hour, ${device.priceDate === undefined ? "from --price or the settings" : `price of ${device.priceDate}`})`;
   const parts = [...prediction.parts]
     .filter(({ ms }) => ms >= 0.005)
     .sort((a, b) => b.ms - a.ms)

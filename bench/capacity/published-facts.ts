@@ -28,6 +28,16 @@ export function publishedFacts(): PublishedFacts {
   return { published, peaks, parameters: calibratePublished(published, peaks) };
 }
 
+/** Facts that include the peak of a declared GPU. */
+export function factsOf(
+  facts: PublishedFacts,
+  gpu: { readonly name: string; readonly fp16DenseTflops: number } | undefined,
+): PublishedFacts {
+  return gpu === undefined
+    ? facts
+    : { ...facts, peaks: { ...facts.peaks, [gpu.name]: gpu.fp16DenseTflops } };
+}
+
 /** Times of a clipstack environment with a model, from the published figures. */
 export function publishedTimes(
   facts: PublishedFacts,

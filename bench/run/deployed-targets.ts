@@ -74,7 +74,7 @@ export async function withDeployed<Result>(
       gpu: gpu && { name: gpu.name, count: gpu.count, vramMiB: gpu.vramMiB },
       price: gpu && {
         usdPerHour: gpu.usdPerHour,
-        date: gpu.priceDate,
+        date: gpu.priceDate ?? new Date(startedMs).toISOString().slice(0, "2026-11-21".length),
         source: `settings of ${deployed.name}`,
       },
       readGpus,

@@ -17,7 +17,7 @@ import { publishedTimes } from "../../bench/capacity/published-facts.ts";
 import type { Backend, PublishedFacts } from "../../bench/capacity/published-parameters.ts";
 import type { Device, ServiceTimes } from "../../bench/capacity/scenario.ts";
 import { type BenchRecord, readBenchRecord } from "../../bench/record/bench-record.ts";
-import { type GpuName, gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
+import { type GpuSpec, gpuNames, gpuSpec, gpuSpecOf } from "../../contract/gpus.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { environmentFile } from "../artefact.ts";
@@ -27,12 +27,12 @@ import type { CapacityArguments } from "./capacity-options.ts";
 /** Hardware and backend of an environment or the options. */
 export interface RequestedHardware {
   readonly model?: ModelSpec;
-  readonly gpu?: GpuName;
+  readonly gpu?: GpuSpec & { readonly name: string };
   readonly gpus?: number;
   readonly topology?: Topology;
   readonly backend?: Backend;
-  /** US dollars per hour for one GPU. */
-  readonly price?: { readonly usdPerHour: number; readonly date?: string };
+  /** US dollars per hour for one GPU, in place of the price of `gpu`. */
+  readonly price?: number;
 }
 
 /** Hardware set by options; properties without an option are absent. */
@@ -46,11 +46,11 @@ export function hardwareFromOptions({
 }: CapacityArguments): RequestedHardware {
   const all: RequestedHardware = {
     model: model === undefined ? undefined : modelNamed(model),
-    gpu,
+    gpu: gpu === undefined ? undefined : gpuSpec(gpu),
     gpus,
     topology,
     backend,
-    price: price === undefined ? undefined : { usdPerHour: price },
+    price,
   };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }
@@ -73,8 +73,8 @@ export function hardwareOfEnvironment(name: string): RequestedHardware {
       `${name} has parts of GPUs (${gpu.share}), whose throughput is not in the catalogue: calibrate with --record`,
     );
   }
-  const gpuName = gpuNames.find((known) => known === gpu.name);
-  if (gpuName === undefined) {
+  const spec = gpuSpecOf(gpu);
+  if (spec === undefined) {
     throw new UserError(`${name}: gpu must be one of ${gpuNames.join(", ")}, got '${gpu.name}'`);
   }
   // each pod has its own Triton
@@ -83,11 +83,10 @@ export function hardwareOfEnvironment(name: string): RequestedHardware {
     gpu.count > 1 && (inCluster || tritons.filter(({ name }) => /-\d+$/.test(name)).length > 1);
   return {
     model: models.find(({ towers }) => towers.image !== undefined),
-    gpu: gpuName,
+    gpu: { ...spec, price: { usdPerHour: gpu.usdPerHour / gpu.count, date: gpu.priceDate } },
     gpus: gpu.count,
     topology: perGpu ? "per-gpu" : "instance-group",
     backend: backends.has("tensorrt") || backends.size === 0 ? "tensorrt" : "onnxruntime",
-    price: { usdPerHour: gpu.usdPerHour / gpu.count, date: gpu.priceDate },
   };
 }
 
@@ -148,7 +147,7 @@ export function serviceTimesOf(
   const weights = record.subject.model.weights === "random" ? ", random weights" : "";
   const where = record.subject.target === "simulation" ? "local processes, " : "";
   const compute =
-    hardware.gpu === undefined || hardware.gpu === recordDevice(record)
+    hardware.gpu === undefined || hardware.gpu.name === recordDevice(record)
       ? ""
       : " The compute time of --gpu comes from published figures.";
   const source = `Calibrated with ${args.record} (${where}${recordDevice(record)}, model ${record.subject.model.name}${weights}).${compute}`;
@@ -214,7 +213,7 @@ export function withBackend(
       `${args.record}: no endpoint has a valid load point with one client, which calibration requires`,
     );
   }
-  const ofRecord = hardware.gpu === undefined || hardware.gpu === recordDevice(record);
+  const ofRecord = hardware.gpu === undefined || hardware.gpu.name === recordDevice(record);
   if (hardware.gpu === undefined && record.subject.gpu === undefined && (hardware.gpus ?? 1) > 1) {
     throw new UserError(
       `${args.record} was measured on a CPU (${recordDevice(record)}) and cannot predict ${hardware.gpus} GPUs: set --gpu`,
@@ -239,7 +238,7 @@ export function withBackend(
 
 /** @throws {UserError} if neither a GPU nor a record is given. */
 export function deviceOf(hardware: RequestedHardware, record: BenchRecord | undefined): Device {
-  if (hardware.gpu !== undefined) return catalogueDevice(hardware.gpu, hardware.price);
+  if (hardware.gpu !== undefined) return deviceFor(hardware.gpu, hardware.price);
   if (record === undefined) {
     throw new UserError(
       "an environment, --gpu or --record is required, unless --check or --parameters is given",
@@ -248,22 +247,23 @@ export function deviceOf(hardware: RequestedHardware, record: BenchRecord | unde
   const { price: known, gpu } = record.subject;
   // the price of the environment's GPU does not apply to a CPU
   const price = gpu === undefined && known?.source !== "--price" ? undefined : known;
-  const usdPerHour =
-    hardware.price?.usdPerHour ?? (price && price.usdPerHour / Math.max(1, gpu?.count ?? 1));
+  const usdPerHour = hardware.price ?? (price && price.usdPerHour / Math.max(1, gpu?.count ?? 1));
   return {
     name: recordDevice(record),
     usdPerHour,
-    priceDate: hardware.price ? undefined : price?.date,
+    priceDate: hardware.price === undefined ? price?.date : undefined,
     ...(gpu === undefined ? { cpu: true } : {}),
   };
 }
 
-/** GPU of the catalogue; `price` overrides its price. */
-export function catalogueDevice(gpu: GpuName, price?: RequestedHardware["price"]): Device {
-  const { usdPerHour, date } = gpuCatalogue[gpu].price;
+/** GPU with its price, which `price` overrides. */
+export function deviceFor(
+  { name, price: known }: GpuSpec & { readonly name: string },
+  price?: number,
+): Device {
   return price === undefined
-    ? { name: gpu, usdPerHour, priceDate: date }
-    : { name: gpu, usdPerHour: price.usdPerHour, priceDate: price.date };
+    ? { name, usdPerHour: known.usdPerHour, priceDate: known.date }
+    : { name, usdPerHour: price };
 }
 
 /** Properties of a scenario that a job does not vary. */

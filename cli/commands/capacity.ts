@@ -18,12 +18,12 @@ import { publishedFacts } from "../../bench/capacity/published-facts.ts";
 import type { PublishedFacts } from "../../bench/capacity/published-parameters.ts";
 import { alternatives, predictScenario, type Scenario } from "../../bench/capacity/scenario.ts";
 import type { BenchRecord } from "../../bench/record/bench-record.ts";
-import { gpuNames } from "../../contract/gpus.ts";
+import { gpuNames, gpuSpec } from "../../contract/gpus.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { writeOutput } from "../write-output.ts";
 import {
   type CalibratedRecord,
-  catalogueDevice,
+  deviceFor,
   deviceOf,
   hardwareFromOptions,
   hardwareOfEnvironment,
@@ -150,7 +150,7 @@ function jobPlan(
 ): CapacityResult {
   const devices =
     hardware.gpu === undefined && record === undefined
-      ? gpuNames.map((name) => catalogueDevice(name, hardware.price))
+      ? gpuNames.map((name) => deviceFor(gpuSpec(name), hardware.price))
       : [deviceOf(hardware, record)];
   const cpuOnly = devices.every(({ cpu }) => cpu);
   const plan = planJob(

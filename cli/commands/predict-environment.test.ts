@@ -42,6 +42,22 @@ describe("images per second are those of the GPUs that services use", () => {
   });
 });
 
+test("a declared GPU has the capacity, price and rules of one of the catalogue", () => {
+  const facts = "name: Card, memory: 12282, architecture: 7.5, price: 0.3, fp16Tflops: 65";
+  const yaml = (gpu: string) => `host: { gpu: ${gpu} }\ntritonTrt: { enabled: true }\n`;
+  const [known, declared] = ["t4", `{ ${facts} }`].map((gpu) => {
+    const document = parseDocument(synthesizedText("single-gpu", yaml(gpu)), "single-gpu");
+    const change = changeOfDocuments("single-gpu", undefined, document);
+    return reviewOf([change], { predict: environmentPredictor() }).stacks[0]!;
+  });
+  const capacity = declared!.capacity.after!;
+  expect(capacity).toMatchObject({ gpus: "1 × Card", usdPerHour: 0.3, priceDate: undefined });
+  expect(capacity.gpuImagesPerSecond).toBe(known!.capacity.after?.gpuImagesPerSecond);
+  expect(capacity.vramUsableMiB).toBeLessThan(known!.capacity.after?.vramUsableMiB ?? 0);
+  expect(declared!.findings).toEqual(known!.findings);
+  expect(synthesizedText("single-gpu", yaml(`{ ${facts} }`))).toContain("sm75-");
+});
+
 test("a slower GPU at a higher price is a reason of the verdict", () => {
   const document = (yaml: string) => parseDocument(synthesizedText("single-gpu", yaml), "a");
   const [before, after] = ["rtx-4090", "t4"].map((gpu) => document(`host: { gpu: ${gpu} }\n`));

@@ -1,10 +1,10 @@
 import { stationNames } from "../../bench/capacity/model.ts";
 import { publishedModel } from "../../bench/capacity/published.ts";
-import { publishedFacts, publishedTimes } from "../../bench/capacity/published-facts.ts";
+import { factsOf, publishedFacts, publishedTimes } from "../../bench/capacity/published-facts.ts";
 import type { PublishedFacts } from "../../bench/capacity/published-parameters.ts";
 import { predictScenario } from "../../bench/capacity/scenario.ts";
 import type { Environment } from "../../contract/environment.ts";
-import { gpuNames } from "../../contract/gpus.ts";
+import { gpuSpecOf } from "../../contract/gpus.ts";
 import type { Predict } from "../../review/changes/capacity.ts";
 
 /** Common load for all environments: many clients close to the server. */
@@ -26,15 +26,16 @@ export function environmentPredictor(): Predict {
   // the model is calibrated on first use
   let facts: PublishedFacts | undefined;
   return ({ gpu, services, models }, gpusOf) => {
-    const name = gpuNames.find((candidate) => candidate === gpu?.name);
+    const device = gpu && gpuSpecOf(gpu);
     // no figure describes a part of a GPU
-    if (gpu === undefined || name === undefined || gpu.share !== undefined) return undefined;
+    if (gpu === undefined || device === undefined || gpu.share !== undefined) return undefined;
+    const { name } = device;
     const tritons = services.filter(({ kind }) => kind === "triton");
     if (tritons.length === 0) return undefined;
     const spec = models.find(({ towers }) => towers.image !== undefined);
     if (spec === undefined) return undefined;
     facts ??= publishedFacts();
-    const times = publishedTimes(facts, load.jpegBytes, spec);
+    const times = publishedTimes(factsOf(facts, device), load.jpegBytes, spec);
     const backend = tritons.some(({ backend }) => backend === "tensorrt")
       ? "tensorrt"
       : "onnxruntime";

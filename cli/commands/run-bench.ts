@@ -28,7 +28,7 @@ import { isSelected } from "../../bench/run/open-services.ts";
 import type { ReferenceItem } from "../../bench/run/reference.ts";
 import type { Device } from "../../bench/stats/roofline.ts";
 import { type Environment, hasEmbedApi, type ServiceKind } from "../../contract/environment.ts";
-import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
+import { gpuSpecOf } from "../../contract/gpus.ts";
 import { isLoopback } from "../../contract/loopback.ts";
 import { towerOf } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
@@ -286,10 +286,10 @@ export function devicesOf(
   if (model.architecture === "tiny" || isStandIn(model)) return new Map();
   return new Map(
     deployed.flatMap(({ name: environment, gpu }) => {
-      const known = gpuNames.find((name) => name === gpu?.name);
-      if (gpu === undefined || known === undefined) return [];
-      const { fp16DenseTflops } = gpuCatalogue[known];
-      return [[environment, { name: known, count: gpu.count, fp16DenseTflops }] as const];
+      const spec = gpu && gpuSpecOf(gpu);
+      if (gpu === undefined || spec === undefined) return [];
+      const { name, fp16DenseTflops } = spec;
+      return [[environment, { name, count: gpu.count, fp16DenseTflops }] as const];
     }),
   );
 }

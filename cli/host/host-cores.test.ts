@@ -28,6 +28,7 @@ test("requires more cores for more GPUs and for GPUs with a higher peak", () => 
 test("does not warn if the number of cores or the GPU is unknown", () => {
   expect(coresNote(hostOf(a100, 4), undefined)).toBeUndefined();
   expect(coresNote({ name: "own", label: "Own", count: 1 }, 1)).toBeUndefined();
+  expect(coresNote({ name: "own", label: "Own", count: 1, fp16DenseTflops: 65 }, 1)).toBeDefined();
 });
 
 test("larger images and larger payloads require more cores", () => {

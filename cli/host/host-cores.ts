@@ -7,8 +7,9 @@ import { defaultModel } from "../../contract/models/index.ts";
 
 /** GPUs of a host, as in `HostRequirements`. */
 interface HostGpus {
-  /** Key of the GPU catalogue. */
+  /** Key of the GPU catalogue, or the name of a declared GPU with its peak. */
   readonly name: string;
+  readonly fp16DenseTflops?: number;
   readonly label: string;
   readonly count: number;
 }
@@ -18,12 +19,13 @@ interface HostGpus {
  * if the number of cores or the GPU is unknown.
  */
 export function coresNote(
-  { name, label, count }: HostGpus,
+  { name, fp16DenseTflops, label, count }: HostGpus,
   cores: number | undefined,
 ): string | undefined {
   const key = gpuNames.find((candidate) => candidate === name);
-  if (key === undefined || cores === undefined) return undefined;
-  const rate = gpuImageRate(gpuCatalogue[key].fp16DenseTflops);
+  const peak = fp16DenseTflops ?? (key && gpuCatalogue[key].fp16DenseTflops);
+  if (peak === undefined || cores === undefined) return undefined;
+  const rate = gpuImageRate(peak);
   const required = gatewayCores(count * rate, "thumbnails", "uint8");
   if (required <= cores) return undefined;
   return (

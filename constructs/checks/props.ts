@@ -5,7 +5,7 @@ import { Token } from "../cdktf.ts";
 import { check, type Finding, findingIf } from "./findings.ts";
 
 /**
- * Checks props against the schemas of `fields`, and all other numbers in them: whole, at least 0, and known during synthesis.
+ * Checks props against the schemas of `fields`, and all other numbers in them: whole, at least 0, and known during synthesis. A declared GPU has a schema.
  * Properties that `fields` omits may have any other value; an omitted property passes if its schema is optional.
  *
  * @param standIns - Values in place of invalid ones, so that the rest of the construct is checked too. Default: those of omitted properties.
@@ -46,7 +46,13 @@ function numberFindings(value: unknown, path: readonly string[]): readonly Findi
     const got = Token.isUnresolved(value) ? "a token, which only Terraform resolves" : value;
     return findingIf(!(Number.isInteger(value) && value >= 0), name, "be a whole number", got);
   }
-  if (typeof value !== "object" || value === null || path.at(-1) === "models") return [];
+  if (
+    typeof value !== "object" ||
+    value === null ||
+    ["models", "gpu"].includes(String(path.at(-1)))
+  ) {
+    return [];
+  }
   const isPlain = Array.isArray(value) || Object.getPrototypeOf(value) === Object.prototype;
   if (!isPlain) return [];
   return Object.entries(value).flatMap(([key, inner]) => numberFindings(inner, [...path, key]));

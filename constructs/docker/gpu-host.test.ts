@@ -111,6 +111,18 @@ test("reads the facts of its GPU from the catalogue", () => {
   expect(vramMiB).toBe(15_360);
 });
 
+test("accepts the facts of another GPU, and names each wrong one", () => {
+  const facts = { name: "Card", memory: 12_282, architecture: "7.5", price: 0.35 } as const;
+  synth((stack) => {
+    expect(hostIn(stack, { gpu: facts }).gpu).toMatchObject({ name: "Card", vramMiB: 12_282 });
+  });
+  const gpu = { ...facts, memory: 0.5, price: Number.NaN };
+  expect(findings((stack) => hostIn(stack, { gpu }))).toEqual([
+    "test/host: gpu.memory must be a whole number, 2048 to 4194304, got 0.5",
+    "test/host: gpu.price must be a number, got null",
+  ]);
+});
+
 test("uses the loopback address for clients unless the port is exposed on another machine", () => {
   synth((stack) => {
     const remote = hostIn(stack, { docker: "ssh://gpu@gpu-host.example:2222" });

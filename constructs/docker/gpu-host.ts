@@ -1,12 +1,12 @@
 import { Network } from "@cdktf/provider-docker/lib/network/index.js";
 import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
-import { z } from "zod";
 import {
-  type GpuName,
+  type GpuModel,
   type GpuSpec,
-  gpuCatalogue,
+  gpuModel,
   gpuNames,
+  gpuSpec,
   maxGpus,
   migMemoryMiB,
 } from "../../contract/gpus.ts";
@@ -56,8 +56,8 @@ export interface PublishedPort extends PortClaim {
 export interface GpuHostProps extends RunsClipstack {
   /** Docker endpoint: `ssh://user@host` or `unix:///var/run/docker.sock`. */
   readonly docker: string;
-  /** GPU model in the host. */
-  readonly gpu: GpuName;
+  /** GPU model in the host: a name of the catalogue, or the facts of another one. */
+  readonly gpu: GpuModel;
   /** Number of GPUs in the host. */
   readonly count: number;
   /**
@@ -102,7 +102,7 @@ export interface GpuHostProps extends RunsClipstack {
 export class GpuHost extends Construct {
   readonly docker: string;
   readonly accelerator: Accelerator;
-  readonly gpu: GpuSpec & { readonly name: GpuName };
+  readonly gpu: GpuSpec & { readonly name: string };
   readonly count: number;
   readonly cores?: number;
   readonly command?: string;
@@ -134,7 +134,7 @@ export class GpuHost extends Construct {
     const props = checkedProps(this, given, hostFields, hostStandIns);
     this.docker = props.docker;
     this.accelerator = props.accelerator ?? "gpu";
-    this.gpu = { name: props.gpu, ...gpuCatalogue[props.gpu] };
+    this.gpu = gpuSpec(props.gpu);
     this.count = props.count;
     this.gpus = gpuLayout(props.count).gpus;
     this.migProfile = props.migProfile;
@@ -333,6 +333,7 @@ export class GpuHost extends Construct {
       vramMiB: memory,
       computeCapability,
       dataCentre: this.gpu.class === "data-centre",
+      ...(this.gpu.price.date === undefined && { fp16DenseTflops: this.gpu.fp16DenseTflops }),
       uses: this.#uses
         .filter(({ gpus }) => gpus.length > 0)
         .map(({ gpus, use }) => ({ service: use.service, gpus: [...gpus], miB: vramMiB(use) })),
@@ -363,13 +364,17 @@ export class GpuHost extends Construct {
 
 const hostFields = {
   docker: dockerEndpoint,
-  gpu: z.enum(gpuNames),
+  gpu: gpuModel,
   count: integer(1, maxGpus),
   migProfile: migProfile.optional(),
   cores: integer(1, 1_024).optional(),
   accelerator: accelerator.optional(),
 };
-const hostStandIns = { docker: "unix:///var/run/docker.sock", gpu: gpuNames[0], count: maxGpus };
+const hostStandIns = {
+  docker: "unix:///var/run/docker.sock",
+  gpu: gpuNames[0],
+  count: maxGpus,
+};
 
 /** Disk space of an unpacked image in Docker's data folder, in MiB, including the layers that a build leaves. */
 const imageMiB: Readonly<Record<ImageKind, number>> = {

@@ -78,7 +78,7 @@ export const hostRequirements = z.strictObject({
   /** GPUs; absent if the services run on the CPU. */
   gpu: z
     .strictObject({
-      /** Key of the GPU catalogue. */
+      /** Key of the GPU catalogue, or the name of a declared GPU. */
       name: z.string().min(1),
       /** NVIDIA's name of the GPU. */
       label: z.string().min(1),
@@ -88,6 +88,8 @@ export const hostRequirements = z.strictObject({
       computeCapability: z.string().min(1),
       /** Whether it is a data-centre GPU, on which the compatibility package in the images runs newer CUDA on an older driver. */
       dataCentre: z.boolean(),
+      /** Peak of a declared GPU. */
+      fp16DenseTflops: z.number().positive().optional(),
       uses: z.array(
         z.strictObject({
           service: z.string().min(1),

@@ -3,11 +3,12 @@ import { KubernetesProvider } from "@cdktf/provider-kubernetes/lib/provider/inde
 import { Construct } from "constructs";
 import { z } from "zod";
 import {
-  type GpuName,
+  type GpuModel,
   type GpuSpec,
-  gpuCatalogue,
+  gpuModel,
   gpuNames,
   gpuResource,
+  gpuSpec,
   maxGpus,
   migMemoryMiB,
 } from "../../contract/gpus.ts";
@@ -35,8 +36,8 @@ export interface Toleration {
 
 /** Identical GPU nodes. */
 export interface NodePool {
-  /** GPU model of every node. */
-  readonly gpu: GpuName;
+  /** GPU model of every node: a name of the catalogue, or the facts of another one. */
+  readonly gpu: GpuModel;
   readonly nodes: number;
   readonly gpusPerNode: number;
   /** Resource that a pod requests: whole GPUs, MIG devices or time-sliced GPUs. @default "nvidia.com/gpu" */
@@ -88,7 +89,7 @@ export class GpuCluster extends Construct implements ClusterAccess {
   readonly command?: string;
   readonly accelerator: Accelerator;
   readonly pool: NodePool;
-  readonly gpu: GpuSpec & { readonly name: GpuName };
+  readonly gpu: GpuSpec & { readonly name: string };
   /** Number of GPUs of all nodes. */
   readonly count: number;
   readonly resourceName: string;
@@ -105,7 +106,7 @@ export class GpuCluster extends Construct implements ClusterAccess {
     super(scope, id);
 
     const pool = z.looseObject({
-      gpu: z.enum(gpuNames),
+      gpu: gpuModel,
       nodes: integer(1, 1_000),
       gpusPerNode: integer(1, maxGpus),
       devicesPerGpu: integer(1, 48).optional(),
@@ -123,7 +124,7 @@ export class GpuCluster extends Construct implements ClusterAccess {
     this.kubeconfig = expression(`pathexpand("${props.kubeconfig}")`);
     this.accelerator = props.accelerator;
     this.pool = props.pool;
-    this.gpu = { name: props.pool.gpu, ...gpuCatalogue[props.pool.gpu] };
+    this.gpu = gpuSpec(props.pool.gpu);
     const { nodes, gpusPerNode, resourceName = gpuResource, devicesPerGpu = 1 } = props.pool;
     this.count = nodes * gpusPerNode;
     this.resourceName = resourceName;

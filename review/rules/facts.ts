@@ -1,5 +1,5 @@
 import { type Environment, environment } from "../../contract/environment.ts";
-import { type GpuSpec, gpuCatalogue, gpuResource } from "../../contract/gpus.ts";
+import { type GpuSpec, gpuResource, gpuSpecOf } from "../../contract/gpus.ts";
 import { chartDocuments } from "../changes/chart-values.ts";
 import type { ResourceChange, StackChange, Values } from "../input/change.ts";
 import { baseType } from "../input/resource-types.ts";
@@ -54,11 +54,10 @@ export const environmentBefore = cached(
     environment.safeParse(change.environmentBefore).data,
 );
 
-/** Catalogue entry of the environment's GPU. */
+/** Facts of the environment's GPU. */
 export function gpuOf(change: StackChange): GpuSpec | undefined {
-  const name = environmentOf(change)?.gpu?.name;
-  const catalogue: Readonly<Record<string, GpuSpec>> = gpuCatalogue;
-  return name !== undefined && Object.hasOwn(catalogue, name) ? catalogue[name] : undefined;
+  const gpu = environmentOf(change)?.gpu;
+  return gpu && gpuSpecOf(gpu);
 }
 
 /** Kubernetes quantities by resource: `memory: 1Gi`. */
