@@ -26,6 +26,8 @@ export interface DeployedEnvironment extends EnvironmentFile {
   readonly inspectObjects: (objects: readonly DeclaredObject[]) => Promise<ClusterInspection>;
   /** Whether the objects were applied without Terraform, which alone knows the configured images. */
   readonly appliedOutsideTerraform?: boolean;
+  /** Whether Terraform did not deploy it: `deployed` has only the services and endpoints with a known address. */
+  readonly atAddresses?: boolean;
   /** Opens network access to the endpoints, such as a tunnel. The caller closes it. */
   readonly openAccess: () => Promise<NetworkAccess>;
   /** API key, sent to services that require one. */
