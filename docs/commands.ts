@@ -16,11 +16,17 @@ export interface RunCommand {
 export const commandsRun: readonly RunCommand[] = [
   {
     command: "npm run synth",
-    prints: /k8s-gpu: .*\nkind-local: .*\nmulti-gpu-4x: .*\nsearch: .*\nsingle-gpu: /,
+    prints:
+      /k8s-gpu: .*\nkind-local: .*\nmarketplace: .*\nmulti-gpu-4x: .*\nsearch: .*\nsingle-gpu: /,
   },
   {
     command: "npx clipstack k8s manifests kind-local --image clipstack/embed:k8s-cpu",
     prints: /kind: Deployment/,
+  },
+  {
+    command:
+      "npx clipstack launch-spec marketplace --image registry.example/clipstack/all-in-one:0.1.0",
+    prints: /8002 {2}embed embed-http, open[\s\S]*--publish 127\.0\.0\.1:8010:8010/,
   },
   { command: "npx clipstack model check", prints: /openclip_vit_b32/ },
   { command: "npx clipstack review --plan plan.json", prints: /^<!-- clipstack-review -->/ },

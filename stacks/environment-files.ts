@@ -83,8 +83,9 @@ export type ShippedEnvironment = keyof typeof shippedStacks;
 export const shippedEnvironments = Object.keys(shippedStacks) as ShippedEnvironment[];
 
 /** Further environments in `environments/`: examples with other settings than the defaults. */
-export const exampleStacks = { search: "single-gpu" } as const satisfies Readonly<
-  Record<string, StackName>
->;
+export const exampleStacks = {
+  search: "single-gpu",
+  marketplace: "single-gpu",
+} as const satisfies Readonly<Record<string, StackName>>;
 export type ExampleEnvironment = keyof typeof exampleStacks;
 export const exampleEnvironments = Object.keys(exampleStacks) as ExampleEnvironment[];

@@ -63,13 +63,14 @@ export async function verifyDeployed(options: VerifyDeployedOptions): Promise<Ve
 
 async function runDeployed(
   environment: DeployedEnvironment,
-  artefact: Artefact,
+  declared: Artefact,
   run: CheckRun,
   references: Pick<CheckContext, "reference" | "textReference">,
   models: readonly ReferenceModel[],
 ): Promise<EnvironmentSubject> {
   const began = performance.now();
   const moduleFolder = dirname(resolve(environment.file));
+  const artefact = environment.atAddresses ? withoutContainers(declared, environment) : declared;
   const { objects } = artefact;
   run.phase(objects.length > 0 ? "inspect the cluster" : "inspect the containers");
   const blocks = declaredBlocks(artefact, environment.state);
@@ -81,7 +82,7 @@ async function runDeployed(
     await run.run({
       target: "deployed",
       services,
-      plan: planOf(artefact, moduleFolder),
+      plan: planOf(declared, moduleFolder),
       ...references,
       deployment: { environment, artefact, blocks, inspection, cluster, moduleFolder, models },
     });
@@ -90,6 +91,13 @@ async function runDeployed(
     await reach.close();
   }
   return subjectOf(artefact, environment, reach.notes, began);
+}
+
+/** Returns only the services of an artefact that can be reached, without the containers and objects, which cannot be inspected. */
+function withoutContainers(artefact: Artefact, { deployed }: DeployedEnvironment): Artefact {
+  const names = deployed.services.map(({ name }) => name);
+  const workloads = artefact.workloads.filter(({ service }) => names.includes(service.name));
+  return { ...artefact, workloads, containers: [], objects: [] };
 }
 
 /** Plans the simulation only for the faults of the synthesized file; no process is started. */

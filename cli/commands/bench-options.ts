@@ -10,6 +10,7 @@ import type { SloGoal } from "../../bench/slo/search-slo.ts";
 import { type EndpointName, endpointNames, hasEmbedApi } from "../../contract/environment.ts";
 import type { Modality } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { endpointAddress, httpAddress, splitAssignment } from "../endpoint-address.ts";
 import { modelName } from "../model/model-option.ts";
 import { modalityOption } from "../model/named-model.ts";
 import {
@@ -355,23 +356,6 @@ export function backends(text: string): readonly RequestedEndpoint[] {
   return [...requestedEndpoints.values()];
 }
 
-function endpointAddress(text: string): AddressesSource["endpoints"][number] {
-  const [name = "", url = ""] = splitAssignment(text);
-  const endpoint = endpointNames.find((known) => known === name);
-  if (endpoint === undefined) {
-    throw new InvalidArgumentError(
-      `It must be ENDPOINT=ADDRESS, with an endpoint of ${endpointNames.join(", ")}.`,
-    );
-  }
-  if (endpoint.endsWith("-grpc")) {
-    if (!/^[^\s/]+:\d{1,5}$/.test(url)) {
-      throw new InvalidArgumentError(`The address of ${endpoint} must be host:port, got '${url}'.`);
-    }
-    return { endpoint, url };
-  }
-  return { endpoint, url: httpAddress(url, endpoint) };
-}
-
 function metricsAddress(text: string): AddressesSource["metrics"][number] {
   const [name, url = ""] = splitAssignment(text);
   const backend = (["embed", "onnx", "trt"] as const).find((known) => known === name);
@@ -379,19 +363,4 @@ function metricsAddress(text: string): AddressesSource["metrics"][number] {
     throw new InvalidArgumentError("It must be SERVER=ADDRESS, with a server of embed, onnx, trt.");
   }
   return { backend, url: httpAddress(url.replace(/\/metrics\/?$/, ""), backend) };
-}
-
-function splitAssignment(text: string): readonly string[] {
-  const at = text.indexOf("=");
-  return at === -1 ? [text] : [text.slice(0, at), text.slice(at + 1)];
-}
-
-function httpAddress(text: string, target: string): string {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url?.protocol !== "http:" || url.pathname + url.search + url.hash !== "/") {
-    throw new InvalidArgumentError(
-      `The address of ${target} must be http://host:port, without a path, got '${text}'.`,
-    );
-  }
-  return url.origin;
 }

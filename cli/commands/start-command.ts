@@ -1,20 +1,16 @@
 import { existsSync } from "node:fs";
 import type { Command } from "commander";
-import {
-  environmentFile,
-  exampleEnvironments,
-  shippedEnvironments,
-} from "../../stacks/environment-files.ts";
+import { environmentFile, shippedEnvironments } from "../../stacks/environment-files.ts";
 import { environmentsFolder } from "../project.ts";
 import { addRunOptions, type RunArguments, runVerify } from "./verify.ts";
 
 /** Environments that `npm start` verifies with the tiny model, to report within minutes. */
-const tinyEnvironments: readonly string[] = ["k8s-gpu", ...exampleEnvironments];
+const tinyEnvironments: readonly string[] = ["k8s-gpu", "search"];
 
 /** Shipped environments that still exist; none: all environments are verified. */
 function shippedHere(): readonly string[] {
   const folder = environmentsFolder();
-  return [...shippedEnvironments, ...exampleEnvironments].filter((name) =>
+  return [...new Set([...shippedEnvironments, ...tinyEnvironments])].filter((name) =>
     existsSync(environmentFile(folder, name)),
   );
 }

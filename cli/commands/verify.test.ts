@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { embedsDocument } from "../../artefact/test-artefact.ts";
 import { parseRecord } from "../../bench/record/record.ts";
@@ -71,6 +71,46 @@ describe("an environment with one service", async () => {
     expect(stderr).toContain("one: cdk.tf.json was edited by hand");
     expect(stdout).toContain(
       `✗ wiring one/embed: docker_container.embed (container 'one-embed'): publishes ${otherPort}, but the environment's embed-http endpoint is http://127.0.0.1:${port}`,
+    );
+  });
+
+  test("--url checks services that Terraform did not deploy, without their containers", async () => {
+    const document = embedsDocument("one", [{ name: "embed", port: otherPort }]);
+    const { outdir } = synthesized(document);
+    const server = startClipstack(["serve", "--model", "tiny", "--http-port", `${port}`]);
+    onTestFinished(async () => {
+      server.child.kill("SIGKILL");
+      await server.done;
+    });
+    const url = `http://127.0.0.1:${port}`;
+    await expect
+      .poll(
+        () =>
+          fetch(`${url}/readyz`).then(
+            (it) => it.status,
+            () => 0,
+          ),
+        { timeout: 20_000 },
+      )
+      .toBe(200);
+    const at = (...args: readonly string[]) =>
+      verify(["one", ...args, ...quick(join(folder, "reports"))], { CDKTF_OUTDIR: outdir });
+    const found = await at("--url", `embed-http=${url}`, "--no-synth", "--json");
+    const { checks, environments, subject } = parseRecord(found.stdout, "stdout");
+    expect(checks.filter(({ outcome }) => outcome === "fail")).toEqual([]);
+    expect(found.code).toBe(0);
+    expect(subject.target).toBe("deployed");
+    const passed = checks.filter(({ outcome }) => outcome === "pass").map(({ id }) => id);
+    expect(passed).toEqual(expect.arrayContaining(["endpoints", "parity", "errors", "load"]));
+    expect(passed).not.toContain("container");
+    expect(environments[0]?.notes).toEqual([
+      `reached at ${url}; containers and services without an address were not inspected`,
+    ]);
+    expect((await at("--url", "onnx-http=http://127.0.0.1:1", "--no-synth")).stderr).toContain(
+      "--url must name an endpoint of one (embed-http), got 'onnx-http'",
+    );
+    expect((await at("--url", `embed-http=${url}`, "--target", "deployed")).stderr).toContain(
+      "--url requires the name of one environment, and no --target deployed",
     );
   });
 

@@ -9,6 +9,7 @@ import {
   type SavedReports,
   saveReports,
 } from "../../bench/report/save-reports.ts";
+import type { AddressesSource } from "../../bench/run/endpoint-targets.ts";
 import type { ReferenceModel } from "../../bench/run/reference.ts";
 import type { ImageInput, Modality, ModelSpec, ModelTower } from "../../contract/model-spec.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
@@ -29,10 +30,12 @@ import {
   outputFolder,
   synthesizeUnlessEdited,
 } from "../artefact.ts";
+import { endpointAddress } from "../endpoint-address.ts";
 import { deployedEnvironments } from "../host/deployed-environments.ts";
+import { environmentAtAddresses } from "../host/environment-at-addresses.ts";
 import { tokenizerProblem, towerFile, weightsHint } from "../model/model-option.ts";
 import { pytorchFor } from "../model/pytorch-baseline.ts";
-import { numberUpTo, portOffset } from "../option-values.ts";
+import { numberUpTo, portOffset, repeated } from "../option-values.ts";
 import { project } from "../project.ts";
 import { writeOutput } from "../write-output.ts";
 
@@ -49,6 +52,8 @@ interface VerifyArguments extends RunArguments {
   readonly unnamed?: readonly string[];
   /** Environments that run the tiny model, whatever `weights` is. @default - none */
   readonly tiny?: readonly string[];
+  /** Addresses of the services of one environment that Terraform did not deploy. @default - none */
+  readonly url?: AddressesSource["endpoints"];
 }
 
 /**
@@ -65,7 +70,10 @@ async function verifyEnvironments(
   onNotice: (line: string) => void,
 ): Promise<{ readonly record: VerifyRecord; readonly saved: SavedReports }> {
   const outdir = outputFolder();
-  const { portOffset, tiny = [] } = args;
+  const { portOffset, tiny = [], url } = args;
+  if (url !== undefined && (environments.length !== 1 || args.target === "deployed")) {
+    throw new UserError("--url requires the name of one environment, and no --target deployed");
+  }
   const weightsOf = (environment: string) => (tiny.includes(environment) ? "tiny" : args.weights);
   const interrupt = onInterrupt();
   const { signal } = interrupt;
@@ -101,14 +109,13 @@ async function verifyEnvironments(
       onEvent,
     };
     const record =
-      args.target === "deployed"
+      url !== undefined || args.target === "deployed"
         ? await verifyDeployed({
             ...common,
-            environments: await deployedEnvironments(environments, files, {
-              portOffset,
-              signal,
-              onNotice,
-            }),
+            environments:
+              url === undefined
+                ? await deployedEnvironments(environments, files, { portOffset, signal, onNotice })
+                : files.map((file) => environmentAtAddresses(file, url)),
           })
         : await verify({
             ...common,
@@ -263,6 +270,11 @@ export function registerVerify(program: Command): void {
           .default("simulation"),
       )
       .option(
+        "--url <endpoint=address>",
+        "check one environment that Terraform did not deploy, at this address: embed-http=http://host:port, onnx-grpc=host:port; repeatable",
+        repeated(endpointAddress),
+      )
+      .option(
         "--no-synth",
         "use the existing output in cdktf.out, as --target deployed always does",
       ),
@@ -280,6 +292,7 @@ Examples:
   $ npx clipstack verify kind-local --weights tiny --seconds 1
   $ npx clipstack verify single-gpu --no-synth --json > record.json
   $ npx clipstack verify single-gpu --target deployed
+  $ npx clipstack verify marketplace --url embed-http=http://203.0.113.7:40123
 
 Exit codes: 0 success, 1 a check failed, 2 usage or settings error.`,
     )

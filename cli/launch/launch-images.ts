@@ -48,6 +48,8 @@ interface AllInOneBuild {
   readonly embedImage: string;
   /** Whether the image contains the weights. */
   readonly hasWeights: boolean;
+  /** Whether it runs on a GPU: hosts with NVIDIA GPUs are amd64, the building machine may be another. */
+  readonly hasGpu: boolean;
   /** Models in the image, as the variable `MODELS` of the embed server. */
   readonly models: string;
 }
@@ -59,6 +61,7 @@ export function buildCommand({
   tritonImage,
   embedImage,
   hasWeights,
+  hasGpu,
   models,
 }: AllInOneBuild): readonly string[] {
   const base = server === "tritonserver" ? tritonImage : embedImage;
@@ -72,6 +75,7 @@ export function buildCommand({
   return [
     "docker",
     "build",
+    ...(hasGpu ? ["--platform", "linux/amd64"] : []),
     "--file",
     "model_repository/image/Dockerfile.all-in-one",
     ...Object.entries(args).flatMap(([name, value]) => ["--build-arg", `${name}=${value}`]),

@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { stringify } from "yaml";
+import { parse, stringify } from "yaml";
 import { readArtefact } from "../../artefact/artefact.ts";
 import { type ShippedEnvironment, shippedStacks } from "../../stacks/environment-files.ts";
 import { parseEnvironment } from "../../stacks/settings.ts";
@@ -84,7 +84,7 @@ test("prints the docker run of every service, with the GPU, the ports and the pr
 
 test("builds the image from the images in the settings", () => {
   expect(launch(onGpu).spec.build.join(" ")).toBe(
-    "docker build --file model_repository/image/Dockerfile.all-in-one --build-arg EMBED_IMAGE=clipstack/embed:gpu --build-arg TRITON_SERVER=tritonserver --build-arg TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.07-py3 --tag clipstack/all-in-one:0.1.0 model_repository",
+    "docker build --platform linux/amd64 --file model_repository/image/Dockerfile.all-in-one --build-arg EMBED_IMAGE=clipstack/embed:gpu --build-arg TRITON_SERVER=tritonserver --build-arg TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.07-py3 --tag clipstack/all-in-one:0.1.0 model_repository",
   );
 });
 
@@ -145,6 +145,21 @@ test("reads the key of a public port from the shell, with a note", () => {
   expect(JSON.stringify(spec.env)).not.toContain("API_KEY");
   expect(shellText(dockerRun(spec))).toContain("--env API_KEY \\\n  --publish 0.0.0.0:8002:8002");
   expect(spec.notes).toContain("API_KEY must be set in the shell of docker run");
+});
+
+test("prints the environment for marketplaces without a warning: a public gateway with a key, Triton ports on the loopback interface", () => {
+  const { spec, changed } = launch(
+    parse(readFileSync(new URL("../../environments/marketplace.yaml", import.meta.url), "utf8")),
+  );
+  expect(spec.notes).toEqual(["API_KEY must be set in the shell of docker run"]);
+  expect(changed).toEqual([]);
+  expect(spec.build).toEqual(expect.arrayContaining(["linux/amd64", "WEIGHTS=image"]));
+  expect(spec.ports.map(({ address, container }) => `${address}:${container}`)).toEqual([
+    "0.0.0.0:8002",
+    "127.0.0.1:8010",
+    "127.0.0.1:8011",
+    "127.0.0.1:8012",
+  ]);
 });
 
 test("notes a changed model configuration, and mounts it from a folder", () => {

@@ -54,6 +54,7 @@ export function launchSpec(
   const engines = enginesVolume(artefact);
   const configs = configVolumes(changed, options.configs);
   const models = modelSettings(environment.models).MODELS ?? "";
+  const gpu = gpuOf(artefact, declared);
   const services = workloads.map(({ service }) => service.name);
   return {
     changed,
@@ -67,6 +68,7 @@ export function launchSpec(
         tritonImage,
         embedImage: embedImageOf(embed, containers, json),
         hasWeights: weights.length === 0,
+        hasGpu: gpu !== undefined,
         models,
       }),
       services,
@@ -77,7 +79,7 @@ export function launchSpec(
       },
       secrets,
       ports: workloads.flatMap((workload) => portsOf(workload, containers.get(workload)?.declared)),
-      gpu: gpuOf(artefact, declared),
+      gpu,
       volumes: [...engines, ...weights.map((mount) => ({ ...mount, readOnly: true })), ...configs],
       options: runOptions(declared),
       notes: [

@@ -12,6 +12,7 @@ import { embedPort, hostPorts, tritonPorts } from "../../contract/ports.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import packageJson from "../../inference-image/package.json" with { type: "json" };
+import { sha256Of } from "../../model-tools/model-info.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { command, succeed, testDocker } from "./test-docker.ts";
 import {
@@ -415,10 +416,61 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
       expect(await server.stop(40)).toBe(0);
     });
 
+    test("downloads its weights from a URL, and forwards the ports of its Triton server over SSH", async () => {
+      const bare = await built(context, "model_repository/image/Dockerfile.all-in-one", {
+        EMBED_IMAGE: embedImage,
+        TRITON_IMAGE: embedImage,
+        TRITON_SERVER: "emulator",
+        SSHD: "openssh-server",
+      });
+      const program =
+        'require("node:http").createServer((_, out) => require("node:fs").createReadStream("/model.onnx").pipe(out)).listen(8080)';
+      const file = await tinyModel();
+      const source = await docker.run(
+        ...["run", "--detach", `--volume=${file}:/model.onnx:ro`, "--entrypoint=node"],
+        ...[embedImage, "-e", program],
+      );
+      const keys = await mkdtemp(join(tmpdir(), "clipstack-keys-"));
+      try {
+        const key = join(keys, "key");
+        await succeed("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", key]);
+        const networks = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
+        const ip = await docker.run("inspect", "--format", networks, source);
+        const sha256 = await sha256Of(file);
+        const folder = `/models/${fp32Name}/1`;
+        const server = await start({
+          image: bare,
+          ports: [embedOnHost, 2222],
+          options: [
+            "--env=API_KEY=secret",
+            "--env=SERVICES=embed,triton-onnx,triton-trt,sshd",
+            "--env=SSHD_PORT=2222",
+            `--env=PUBLIC_KEY=${(await readFile(`${key}.pub`, "utf8")).trim()}`,
+            `--env=WEIGHTS_URLS=${fp32Name}/1/model.onnx=http://${ip}:8080/model.onnx#sha256=${sha256}`,
+            `--volume=${folder}`,
+          ],
+        });
+        await server.healthy();
+        const found = (await server.exec("sha256sum", `${folder}/model.onnx`)).stdout;
+        expect(found).toContain(sha256);
+        expect((await fetch(`http://${await server.address(embedOnHost)}/embed`)).status).toBe(401);
+        const user = (await server.exec("id", "-un")).stdout.trim();
+        const port = (await server.address(2222)).split(":").at(-1);
+        const ssh = `ssh -F none -i ${key} -p ${port} -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null`;
+        for (const inner of [tritonOnnx.http, tritonTrt.http]) {
+          const request = `printf 'GET ${oipPaths.ready} HTTP/1.0\\r\\n\\r\\n' | ${ssh} -W 127.0.0.1:${inner} ${user}@127.0.0.1`;
+          expect((await succeed("sh", ["-c", request])).split("\r\n")[0]).toMatch(/ 200 /);
+        }
+      } finally {
+        await docker.run("rm", "--force", source);
+        await rm(keys, { recursive: true });
+      }
+    });
+
     test.each([
       [
         ["--env=SERVICES=embed,trt"],
-        "SERVICES must be some of embed, triton-onnx, triton-trt, got 'trt'\n",
+        "SERVICES must be some of embed, sshd, triton-onnx, triton-trt, got 'trt'\n",
       ],
       [
         ["--env=PORT=http", "--env=SERVICES=embed", ...allowed],

@@ -50,7 +50,13 @@ async function batchingOf(
     const message = `${pods} pods of ${workload.name} share one address, so that their metrics cannot be distinguished`;
     return [resultOf(service, "batching", "skip", message)];
   }
-  return checkBatching(service, counting.map(sourceOf), samples, false);
+  const sources = counting.map(sourceOf);
+  const isGateway = service.workload.service.backend === "triton";
+  if ((isGateway && behind.length === 0) || sources.some(({ url }) => url === undefined)) {
+    const message = "the metrics of its Triton server cannot be read: they are at no given address";
+    return [resultOf(service, "batching", "skip", message)];
+  }
+  return checkBatching(service, sources, samples, false);
 }
 
 /**

@@ -31,6 +31,7 @@ export const wiringCheck: Check = {
   runService(service, { plan, deployment }) {
     if (deployment === undefined) return checkWiring(service, plan);
     const { name } = service.workload.service;
+    if (deployment.environment.atAddresses) return checkWiring(service, plan);
     const deployed = deployment.environment.deployed.services.find((it) => it.name === name);
     return [...checkDeployedService(service, deployed), ...checkWiring(service, plan)];
   },

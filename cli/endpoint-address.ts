@@ -1,0 +1,37 @@
+import { InvalidArgumentError } from "commander";
+import type { AddressesSource } from "../bench/run/endpoint-targets.ts";
+import { endpointNames } from "../contract/environment.ts";
+
+/** Parsers of `--url` and `--metrics-url`. */
+
+export function endpointAddress(text: string): AddressesSource["endpoints"][number] {
+  const [name = "", url = ""] = splitAssignment(text);
+  const endpoint = endpointNames.find((known) => known === name);
+  if (endpoint === undefined) {
+    throw new InvalidArgumentError(
+      `It must be ENDPOINT=ADDRESS, with an endpoint of ${endpointNames.join(", ")}.`,
+    );
+  }
+  if (endpoint.endsWith("-grpc")) {
+    if (!/^[^\s/]+:\d{1,5}$/.test(url)) {
+      throw new InvalidArgumentError(`The address of ${endpoint} must be host:port, got '${url}'.`);
+    }
+    return { endpoint, url };
+  }
+  return { endpoint, url: httpAddress(url, endpoint) };
+}
+
+export function splitAssignment(text: string): readonly string[] {
+  const at = text.indexOf("=");
+  return at === -1 ? [text] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+export function httpAddress(text: string, target: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol !== "http:" || url.pathname + url.search + url.hash !== "/") {
+    throw new InvalidArgumentError(
+      `The address of ${target} must be http://host:port, without a path, got '${text}'.`,
+    );
+  }
+  return url.origin;
+}
