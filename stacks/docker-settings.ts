@@ -14,7 +14,7 @@ import { baselinePort, hostPorts, type TritonPorts } from "../contract/ports.ts"
 import { grpcTarget } from "../contract/server-env.ts";
 import { queueDelayMicroseconds } from "../contract/triton-models.ts";
 import { embedImage, tritonImage } from "./image-settings.ts";
-import { integer, name, text } from "./setting-types.ts";
+import { downloadedFile, integer, name, text, towerDownload, towerName } from "./setting-types.ts";
 
 /** Settings shared by the stacks that deploy containers on a GPU host. */
 
@@ -66,10 +66,17 @@ export function networkName(environment: string, network: string | undefined): s
 }
 
 export const weights = z
-  .enum(["volume", "host-path", "image"])
+  .enum(["volume", "host-path", "image", "url"])
   .default("volume")
   .describe(
-    "Source of the weights. `volume`: a volume of the host, copied from the deploying machine and verified by checksum. `host-path`: a folder of the host; put other weights into another folder, because TensorRT engines are named after its path. `image`: the images contain them.",
+    "Source of the weights. `volume`: a volume of the host, copied from the deploying machine and verified by checksum. `host-path`: a folder of the host; put other weights into another folder, because TensorRT engines are named after its path. `image`: the images contain them. `url`: a volume of the host, which downloads the files in `downloads`.",
+  );
+
+export const downloads = z
+  .record(towerName, z.strictObject({ ...towerDownload, tensorrt: downloadedFile.optional() }))
+  .optional()
+  .describe(
+    "Files of each tower with `weights: url`: `{ 'siglip2-base-224:text': { url, sha256, tokenizer: { url, sha256 } } }`; with `tensorrt`, the file `model.trt-fp16.onnx`, which TensorRT 11 (Triton 26.06 and newer) requires. The host downloads each once and verifies it.",
   );
 
 export const allowRandomWeights = z

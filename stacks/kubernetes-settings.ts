@@ -16,7 +16,18 @@ import {
 import { accelerator, optimumBatchSize, triton } from "./docker-settings.ts";
 import { models, type WithSpecs } from "./model-settings.ts";
 import { review } from "./review-settings.ts";
-import { downloadUrl, image, integer, oneOf, path, text, url } from "./setting-types.ts";
+import {
+  downloadUrl,
+  image,
+  integer,
+  oneOf,
+  path,
+  sha256,
+  text,
+  towerDownload,
+  towerName,
+  url,
+} from "./setting-types.ts";
 import { state } from "./state-settings.ts";
 
 const labelKey = text("the key of a label, like 'team' or 'nvidia.com/gpu'", labelKeyPattern);
@@ -28,10 +39,6 @@ const objectName = text(
   "a Kubernetes name: lower-case letters, digits, '-' and '.', at most 253",
   objectNamePattern,
 );
-const sha256 = text("64 hexadecimal digits", /^[0-9a-f]{64}$/).describe(
-  "SHA-256 of the weights (`model.onnx`).",
-);
-
 const cluster = z
   .strictObject({
     kubeconfig: path.default("~/.kube/config").describe("Kubeconfig with the context."),
@@ -95,12 +102,6 @@ const nodePool = z
   .prefault({})
   .describe("GPU nodes of the cluster, used with the accelerator `gpu`.");
 
-/** Name of a tower: `dinov2-small:image`. */
-const towerName = text(
-  "a tower's name, like 'dinov2-small:image'",
-  /^[a-z][a-z0-9-]*:(image|text)$/,
-);
-
 const volumeFile = {
   folder: path
     .optional()
@@ -109,7 +110,6 @@ const volumeFile = {
     ),
   sha256: sha256.optional(),
 };
-const downloadedFile = { url: downloadUrl, sha256 };
 
 const model = z
   .discriminatedUnion(
@@ -130,15 +130,7 @@ const model = z
         weights: z.literal("init"),
         url: downloadUrl.optional(),
         sha256: sha256.optional(),
-        towers: z
-          .record(
-            towerName,
-            z.strictObject({
-              ...downloadedFile,
-              tokenizer: z.strictObject(downloadedFile).optional(),
-            }),
-          )
-          .optional(),
+        towers: z.record(towerName, z.strictObject(towerDownload)).optional(),
       }),
     ],
     oneOf("weights", ["image", "pvc", "init"]),

@@ -3,6 +3,7 @@ import {
   accelerator,
   allowRandomWeights,
   baseline,
+  downloads,
   embedService,
   gpus,
   host,
@@ -36,6 +37,7 @@ export const multiGpuSettings = z.strictObject({
   models,
   modelRepository,
   weights,
+  downloads,
   allowRandomWeights,
   network,
   embed: z

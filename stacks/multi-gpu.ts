@@ -43,6 +43,7 @@ export class MultiGpuStack extends TerraformStack {
       host,
       tools: image,
       source: settings.weights,
+      downloads: settings.downloads,
       modelRepository: settings.modelRepository,
       models: settings.models,
     });

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import { text } from "../contract/value-types.ts";
 
 export { port } from "../constructs/checks/prop-types.ts";
@@ -30,3 +31,20 @@ export const downloadUrl = text(
   "a URL without a user, a password or a query",
   /^https?:\/\/[^\s/@?#]+(\/[^\s@?#]*)?$/,
 );
+export const sha256 = text("64 hexadecimal digits", /^[0-9a-f]{64}$/).describe(
+  "SHA-256 of the weights (`model.onnx`).",
+);
+
+/** Name of a tower: `dinov2-small:image`. */
+export const towerName = text(
+  "a tower's name, like 'dinov2-small:image'",
+  /^[a-z][a-z0-9-]*:(image|text)$/,
+);
+
+export const downloadedFile = z.strictObject({ url: downloadUrl, sha256 });
+
+/** Files of a tower by URL. */
+export const towerDownload = {
+  ...downloadedFile.shape,
+  tokenizer: downloadedFile.optional(),
+};

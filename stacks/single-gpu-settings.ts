@@ -3,6 +3,7 @@ import {
   accelerator,
   allowRandomWeights,
   baseline,
+  downloads,
   embedService,
   gpus,
   host,
@@ -25,6 +26,7 @@ export const singleGpuSettings = z.strictObject({
   models,
   modelRepository,
   weights,
+  downloads,
   allowRandomWeights,
   network,
   embed: z

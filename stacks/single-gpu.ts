@@ -35,6 +35,7 @@ export class SingleGpuStack extends TerraformStack {
       host,
       tools: image,
       source: settings.weights,
+      downloads: settings.downloads,
       modelRepository,
       models: settings.models,
     });

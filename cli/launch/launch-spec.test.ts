@@ -162,6 +162,27 @@ test("prints the environment for marketplaces without a warning: a public gatewa
   ]);
 });
 
+test("downloads weights by URL into a volume, with the files of TensorRT", () => {
+  const sha256 = "ab".repeat(32);
+  const file = { url: "https://files.example/model.onnx", sha256 };
+  const settings = { ...onGpu, weights: "url", modelRepository: "model_repository" };
+  const downloads = { "openclip-vit-b32:image": { ...file, tensorrt: file } };
+  const { spec } = launch({ ...settings, downloads });
+  expect(spec.env.WEIGHTS_URLS?.split(" ").sort()).toEqual(
+    ["model.onnx", "model.trt-fp16.onnx"].map(
+      (name) => `openclip_vit_b32/1/${name}=${file.url}#sha256=${sha256}`,
+    ),
+  );
+  expect(spec.build.join(" ")).not.toContain("WEIGHTS=image");
+  expect(spec.volumes.filter(({ target }) => target.startsWith("/models"))).toEqual([
+    {
+      source: "single-gpu-weights-openclip_vit_b32",
+      target: "/models/openclip_vit_b32/1",
+      readOnly: false,
+    },
+  ]);
+});
+
 test("notes a changed model configuration, and mounts it from a folder", () => {
   const slower = { ...triton, maxQueueDelayMicroseconds: 9_000 };
   const settings = { ...onGpu, tritonOnnx: slower };

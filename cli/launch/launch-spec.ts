@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
+import { basename, dirname, join, posix, resolve } from "node:path";
 import type { Artefact } from "../../artefact/artefact.ts";
 import type { ContainerBlock } from "../../artefact/container-workload.ts";
 import type { DeclaredContainer } from "../../artefact/declared-container.ts";
@@ -10,7 +10,7 @@ import { embedEnv, gpuEnv, runOptions } from "./container-options.ts";
 import { buildCommand, pulledImages, tritonBases } from "./launch-images.ts";
 import { cudaNotes, engineNote, notesOf } from "./launch-notes.ts";
 import type { ChangedConfig, LaunchSpec, LaunchVolume } from "./launch-spec-types.ts";
-import { changedConfigs, weightsMounts } from "./model-files.ts";
+import { changedConfigs, weightsMounts, weightsUrls } from "./model-files.ts";
 import { requireOneContainer, sharedValue } from "./one-container.ts";
 import { portsOf } from "./service-ports.ts";
 
@@ -46,6 +46,10 @@ export function launchSpec(
     bases.get(containers.get(workload)?.image ?? ""),
   );
   const weights = weightsMounts(artefact, dirname(resolve(artefact.file)));
+  const urls = weightsUrls(artefact);
+  const downloads = urls.map((file) =>
+    posix.join(modelRepositoryMount, dirname(file.split("=")[0] ?? "")),
+  );
   const secrets = embed?.env.API_KEY === undefined ? [] : ["API_KEY"];
   const changed = changedConfigs(tritons, artefact);
   const image =
@@ -67,7 +71,7 @@ export function launchSpec(
         server,
         tritonImage,
         embedImage: embedImageOf(embed, containers, json),
-        hasWeights: weights.length === 0,
+        hasWeights: weights.length + urls.length === 0,
         hasGpu: gpu !== undefined,
         models,
       }),
@@ -75,12 +79,22 @@ export function launchSpec(
       env: {
         SERVICES: services.join(","),
         ...(embed === undefined ? { MODELS: models } : embedEnv(embed, tritons)),
+        ...(urls.length === 0 ? {} : { WEIGHTS_URLS: urls.join(" ") }),
         ...gpuEnv(declared),
       },
       secrets,
       ports: workloads.flatMap((workload) => portsOf(workload, containers.get(workload)?.declared)),
       gpu,
-      volumes: [...engines, ...weights.map((mount) => ({ ...mount, readOnly: true })), ...configs],
+      volumes: [
+        ...engines,
+        ...[...new Set(downloads)].map((target) => ({
+          source: `${environment.name}-weights-${basename(dirname(target))}`,
+          target,
+          readOnly: false,
+        })),
+        ...weights.map((mount) => ({ ...mount, readOnly: true })),
+        ...configs,
+      ],
       options: runOptions(declared),
       notes: [
         ...cudaNotes(embed, server, tritonImage),

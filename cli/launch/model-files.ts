@@ -21,6 +21,24 @@ export interface WeightsMount {
 
 const versionFolder = new RegExp(`^${modelRepositoryMount}/[^/]+/1$`);
 
+/** Files that containers of the environment download into volumes, as WEIGHTS_URLS of the all-in-one image. */
+export function weightsUrls({ containers }: Artefact): readonly string[] {
+  return containers.flatMap(({ declared: { command, volumes } }) => {
+    if (command[0] !== "fetch-weights") return [];
+    const option = (name: string) => command[command.indexOf(name) + 1];
+    const file = command.includes("--file") ? option("--file") : "model.onnx";
+    const path = containers
+      .flatMap(({ declared }) => declared.volumes)
+      .filter((mount) => mount.volume_name === volumes[0]?.volume_name)
+      .map((mount) => posix.relative(modelRepositoryMount, mount.container_path))
+      .filter((folder) => /^[^./][^/]*\/1$/.test(folder))
+      // the image links the folders for TensorRT to the others
+      .map((folder) => folder.replace(/_trt\/1$/, "/1"))[0];
+    if (path === undefined) return [];
+    return [`${path}/${file}=${option("--url")}#sha256=${option("--sha256")}`];
+  });
+}
+
 /**
  * Mounts of the weights; none if the image contains them.
  *
@@ -28,6 +46,7 @@ const versionFolder = new RegExp(`^${modelRepositoryMount}/[^/]+/1$`);
  */
 export function weightsMounts(artefact: Artefact, moduleFolder: string): readonly WeightsMount[] {
   const mounts = new Map<string, string>();
+  if (weightsUrls(artefact).length > 0) return [];
   for (const { volumes } of artefact.workloads) {
     for (const { containerPath, hostPath } of volumes) {
       if (!versionFolder.test(containerPath)) continue;

@@ -1,9 +1,10 @@
+import { towerName } from "../downloaded-weights.ts";
 import type {
   ClusterEmbed,
   ClusterInferenceProps,
   ClusterPlan,
 } from "../kubernetes/cluster-plan.ts";
-import { towerFilesFindings, towerName } from "../kubernetes/cluster-weights.ts";
+import { towerFilesFindings } from "../kubernetes/cluster-weights.ts";
 import type { GpuCluster } from "../kubernetes/gpu-cluster.ts";
 import { namedObjects } from "../kubernetes/namespace-requirements.ts";
 import { type Finding, findingIf } from "./findings.ts";

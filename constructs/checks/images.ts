@@ -35,7 +35,7 @@ export function tritonOptionFindings(image: string, path = "image"): readonly Fi
 
 /** Rejects an image without the DALI backend, and weights in the image, which then would have to contain the pipeline. */
 export function daliFindings(
-  weights: "volume" | "host-path" | "image",
+  weights: "volume" | "host-path" | "image" | "url",
   image: string | undefined,
 ): readonly Finding[] {
   const variant = /\/tritonserver:\d\d\.\d\d-([\w-]+)/.exec(image ?? "")?.[1] ?? "py3";

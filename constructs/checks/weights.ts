@@ -3,7 +3,7 @@ import { type Finding, findingIf } from "./findings.ts";
 
 /** Rejects a Triton that would load every model of an image with weights, and versions that it could not load. */
 export function weightsFindings(
-  weights: "volume" | "host-path" | "image",
+  weights: "volume" | "host-path" | "image" | "url",
   modelControl: "none" | "explicit" | "open",
   modelVersions?: number,
 ): readonly Finding[] {

@@ -153,3 +153,54 @@ test("mounts each tower in the folder that Triton loads", () => {
     "/models/openclip_vit_b32_text_trt/1",
   ]);
 });
+
+const sha256 = "ab".repeat(32);
+const download = { url: "https://files.example/model.onnx", sha256 };
+
+test("downloads weights and tokenizer once on the host, with their checksums, before the services", () => {
+  const siglip = modelCatalogue.get("siglip2-base-224")!;
+  const tokenizer = { url: "https://files.example/tokenizer.model", sha256: "cd".repeat(32) };
+  const { all, at, address, weights } = synthWeights({
+    source: "url",
+    models: [siglip],
+    downloads: {
+      "siglip2-base-224:image": download,
+      "siglip2-base-224:text": { ...download, tokenizer },
+    },
+  });
+  const runs = all("docker_container").filter(({ command }) => command[0] === "fetch-weights");
+  expect(
+    runs.map(({ command }) => [...command.slice(3, 7), ...command.slice(9)].join(" ")),
+  ).toEqual(
+    expect.arrayContaining([
+      `--url ${download.url} --sha256 ${sha256}`,
+      `--url ${tokenizer.url} --sha256 ${tokenizer.sha256} --file tokenizer.model`,
+    ]),
+  );
+  expect(runs).toHaveLength(3);
+  expect(runs.every(({ network_mode }) => network_mode === undefined)).toBe(true);
+  expect(weights.towers.map(({ version }) => version)).toEqual(["abababababab", "abababababab"]);
+  expect(at("test/host/prepared").depends_on).toContain(
+    address("test/weights/download-siglip2-base-224/file-0/container"),
+  );
+});
+
+test.each([
+  [
+    { source: "url" },
+    "downloads.openclip-vit-b32:image must have the url and sha256 of the weights",
+  ],
+  [
+    {
+      source: "url",
+      downloads: { "openclip-vit-b32:image": download, "dinov2-small:image": download },
+    },
+    "downloads must have entries for openclip-vit-b32:image only, got 'dinov2-small:image'",
+  ],
+  [
+    { source: "volume", downloads: { "openclip-vit-b32:image": download } },
+    "downloads must be omitted unless weights is url, got volume",
+  ],
+] as const)("rejects downloads that do not fit: %j", (props, message) => {
+  expect(() => synthWeights(props)).toThrow(message);
+});

@@ -10,7 +10,15 @@ import { defaultModels } from "../../contract/models/index.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { nextModelName } from "../../contract/triton-models.ts";
 import { TerraformLocal } from "../cdktf.ts";
+import { check, findingIf } from "../checks/findings.ts";
 import { checkedProps } from "../checks/props.ts";
+import {
+  type ByTower,
+  downloadFindings,
+  type HostDownload,
+  towerName,
+  unknownTowerFindings,
+} from "../downloaded-weights.ts";
 import { expression } from "../expression.ts";
 import { nameInStack, objectName } from "../names.ts";
 import {
@@ -21,6 +29,7 @@ import {
   towerFolder,
   towerSuffix,
 } from "../served-towers.ts";
+import { downloadedTower } from "./downloaded-tower.ts";
 import type { GpuHost } from "./gpu-host.ts";
 import { OneShot } from "./one-shot.ts";
 import type { ServerImage } from "./server-image.ts";
@@ -41,7 +50,9 @@ export type WeightsSource =
   /** Folder of the host. */
   | "host-path"
   /** The images contain the weights. */
-  | "image";
+  | "image"
+  /** Docker volumes; the host downloads the files once and verifies them by checksum. */
+  | "url";
 
 export interface ModelWeightsProps {
   readonly host: GpuHost;
@@ -53,6 +64,12 @@ export interface ModelWeightsProps {
    * deploying machine.
    */
   readonly modelRepository: string;
+  /**
+   * Files of each tower with the source `url`, by name: `dinov2-small:image`.
+   *
+   * @default - none
+   */
+  readonly downloads?: ByTower<HostDownload>;
   /**
    * Models with their weights in the repository; the first is the default of requests.
    *
@@ -111,7 +128,7 @@ export class ModelWeights extends Construct {
       this,
       given,
       {
-        source: z.enum(["volume", "host-path", "image"]),
+        source: z.enum(["volume", "host-path", "image", "url"]),
         modelRepository: z.string({ error: "must be a path" }).min(1, "must be a path"),
         modelKind: z.enum(["fp32", "u8"]).optional(),
       },
@@ -124,12 +141,42 @@ export class ModelWeights extends Construct {
     this.modelRepository = props.modelRepository;
     this.models = models;
     this.modelKind = modelKind;
+    this.#checkDownloads(props);
     this.towers = servedTowers(models).map((tower) => this.#weightsOf(tower, props));
+  }
+
+  #checkDownloads({ source, downloads }: ModelWeightsProps): void {
+    check(this, () =>
+      source === "url"
+        ? [
+            ...unknownTowerFindings("downloads", downloads ?? {}, servedTowers(this.models)),
+            ...downloadFindings("downloads", downloads ?? {}, servedTowers(this.models)),
+          ]
+        : findingIf(
+            downloads !== undefined,
+            "downloads",
+            "be omitted unless weights is url",
+            source,
+          ),
+    );
   }
 
   #weightsOf(tower: ServedTower, props: ModelWeightsProps): TowerWeights {
     const { host, source, modelRepository } = props;
     if (source === "image") return { tower, version: "" };
+    if (source === "url") {
+      const download = props.downloads?.[towerName(tower)];
+      const files = [
+        [undefined, download] as const,
+        [tokenizerFile(tower), download?.tokenizer] as const,
+      ];
+      return downloadedTower(this, tower, {
+        host,
+        tools: props.tools,
+        suffix: towerSuffix(tower),
+        files,
+      });
+    }
     const file = weightsPath(modelRepository, tower, this.modelKind);
     for (const { path, what } of towerFiles(tower, modelRepository, this.modelKind)) {
       host.requireFile({ path, on: source === "host-path" ? "host" : "here", what });
@@ -159,8 +206,17 @@ export class ModelWeights extends Construct {
   #tensorrtFileOf(tower: ServedTower): TowerWeights {
     const { host, source, modelRepository } = this.#props;
     if (source === "image") return { tower, version: "" };
-    const path = tensorrtPath(weightsPath(modelRepository, tower, "fp32"));
     const what = `the FP16 file${ofModel(tower)} for TensorRT`;
+    if (source === "url") {
+      const download = this.#props.downloads?.[towerName(tower)]?.tensorrt;
+      const path = `downloads.${towerName(tower)}.tensorrt`;
+      const must = `have the url and sha256 of ${tensorrtFile}, which TensorRT 11 requires`;
+      check(this, () => findingIf(download === undefined, path, must, "nothing"));
+      const suffix = `${towerSuffix(tower)}-fp16`;
+      const files = [[tensorrtFile, download]] as const;
+      return downloadedTower(this, tower, { host, tools: this.#props.tools, suffix, files });
+    }
+    const path = tensorrtPath(weightsPath(modelRepository, tower, "fp32"));
     host.requireFile({ path, on: source === "host-path" ? "host" : "here", what });
     if (source === "host-path") return { tower, ...onHost(host, path) };
     host.requireDisk({ what, miB: weightsDiskMiB(tower, "fp16") });

@@ -1,4 +1,12 @@
 import { type Finding, findingIf } from "../checks/findings.ts";
+import {
+  type ByTower,
+  type DownloadedFile,
+  downloadFindings,
+  type TowerDownload,
+  towerName,
+  unknownTowerFindings,
+} from "../downloaded-weights.ts";
 import { type ServedTower, tokenizerFile } from "../served-towers.ts";
 
 /** Sources of the weights of the models in a cluster. */
@@ -18,15 +26,6 @@ export interface VolumeFile {
    */
   readonly sha256?: string;
 }
-
-/** File that each pod downloads when it starts. */
-export interface DownloadedFile {
-  readonly url: string;
-  readonly sha256: string;
-}
-
-/** Entries for several towers, by name: `dinov2-small:image`, `openclip-vit-b32:text`. */
-type ByTower<File> = Readonly<Record<string, File>>;
 
 /** Source of the weights. */
 export type ClusterWeights =
@@ -60,17 +59,12 @@ export type ClusterWeights =
        *
        * @default - one tower, which `url` and `sha256` describe
        */
-      readonly towers?: ByTower<DownloadedFile & { readonly tokenizer?: DownloadedFile }>;
+      readonly towers?: ByTower<TowerDownload>;
     });
 
 /** Files of one tower. */
 export interface TowerFiles extends VolumeFile, Partial<DownloadedFile> {
   readonly tokenizer?: Partial<DownloadedFile> & { readonly file: string };
-}
-
-/** Name of a tower in settings: `dinov2-small:image`. */
-export function towerName({ spec, modality }: ServedTower): string {
-  return `${spec.name}:${modality}`;
 }
 
 /**
@@ -106,19 +100,18 @@ export function towerFilesFindings(
   model: ClusterWeights,
   towers: readonly ServedTower[],
 ): readonly Finding[] {
-  const names = towers.map(towerName);
-  const entries = Object.keys(model.towers ?? {});
-  const isSource = model.towers === undefined && names.length === 1;
+  const isSource = model.towers === undefined && towers.length === 1;
   return [
     ...(isSource ? [] : ownFileFindings(model)),
-    ...entries
-      .filter((name) => !names.includes(name))
-      .map((name) => ({
-        path: "model.towers",
-        must: `have entries for ${names.join(", ")} only`,
-        got: `'${name}'`,
-      })),
-    ...(model.weights === "init" ? downloadFindings(model, towers, isSource) : []),
+    ...unknownTowerFindings("model.towers", model.towers ?? {}, towers),
+    ...(model.weights === "init"
+      ? [
+          ...(["url", "sha256"] as const).flatMap((key) =>
+            findingIf(isSource && model[key] === undefined, `model.${key}`, "be set", "nothing"),
+          ),
+          ...downloadFindings("model.towers", model.towers ?? {}, towers, isSource),
+        ]
+      : []),
   ];
 }
 
@@ -133,41 +126,4 @@ function ownFileFindings(model: object): readonly Finding[] {
       `'${value}'`,
     );
   });
-}
-
-function downloadFindings(
-  model: Extract<ClusterWeights, { readonly weights: "init" }>,
-  towers: readonly ServedTower[],
-  isSource: boolean,
-): readonly Finding[] {
-  const ownKeys = ["url", "sha256"] as const;
-  return [
-    ...ownKeys.flatMap((key) =>
-      findingIf(isSource && model[key] === undefined, `model.${key}`, "be set", "nothing"),
-    ),
-    ...towers.flatMap((tower) => {
-      const path = `model.towers.${towerName(tower)}`;
-      const entry = model.towers?.[towerName(tower)];
-      const file = tokenizerFile(tower);
-      if (!isSource && entry === undefined) {
-        return [{ path, must: "have the url and sha256 of the weights", got: "nothing" }];
-      }
-      if ((entry?.tokenizer !== undefined) === (file !== undefined)) return [];
-      return file === undefined
-        ? [
-            {
-              path: `${path}.tokenizer`,
-              must: "be omitted, because the tower has no tokenizer file",
-              got: "a file",
-            },
-          ]
-        : [
-            {
-              path: `${path}.tokenizer`,
-              must: `have the url and sha256 of ${file}`,
-              got: "nothing",
-            },
-          ];
-    }),
-  ];
 }
