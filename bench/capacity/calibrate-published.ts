@@ -85,7 +85,13 @@ export function directParameters(published: Published, peaks: Peaks): DirectPara
     jsonBytesPerImage: (figure("serialization/json-b32-bytes") * 1e6) / 32,
     inputMs: input,
     overheadMs: overhead - input,
-    gatewayMsPerImage: figure("clipstack-gateway/small") - smallMs,
+    gateway: {
+      measured: ["small", "photo", "large"].map((id) => ({
+        bytes: publishedFigure(published, `clipstack-gateway/${id}`).bytes ?? Number.NaN,
+        ms: figure(`clipstack-gateway/${id}`),
+      })),
+      floatMs: figure("clipstack-gateway/small-fp32") - figure("clipstack-gateway/small"),
+    },
     pillowDecode: {
       ms: figure("clipstack-ingest/pillow-decode"),
       bytes: publishedFigure(published, "clipstack-ingest/pillow-decode").bytes ?? Number.NaN,

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import type { RecordRow } from "./calibrate-record.ts";
 import { notesOf, scenarioText } from "./capacity-text.ts";
 import { recordErrorLines } from "./check-text.ts";
+import { transferCost } from "./plan.ts";
 import { publishedModel } from "./published.ts";
 import { publishedBytes } from "./published-parameters.ts";
 import { predictScenario } from "./scenario.ts";
@@ -74,7 +75,13 @@ test("a limit on more cores than were measured is a lower bound, and the assumed
   const text = (cores: number | undefined) => {
     const host = { ...scenario, gpus: 1, bandwidthMbps: 1e5, concurrency: 200, cores };
     const notes = notesOf(host, measured, "ingest");
-    return scenarioText(host, predictScenario(host, measured), [], { sources: [], notes });
+    return scenarioText(
+      host,
+      predictScenario(host, measured),
+      [],
+      { sources: [], notes },
+      transferCost(1_000, 10_000, 0.09),
+    );
   };
   expect(text(4)).toContain(
     "limit ≥ 200 images/s (as measured on fewer cores; 400 if it grows with them)",
@@ -86,8 +93,15 @@ test("a limit on more cores than were measured is a lower bound, and the assumed
 
 test("states the cores with which a gateway keeps up with the GPUs", () => {
   const prediction = { ...predictScenario(scenario, times), gpusAloneImagesPerSecond: 2_000 };
-  const text = scenarioText(scenario, prediction, [], { sources: [], notes: [] });
-  expect(text).toMatch(/GPUs alone {6}2,000 images\/s in batches of 32; .* requires 2 cores\n/);
+  const text = (jpegBytes: number) => {
+    const transfer = transferCost(1_000, jpegBytes, 0.09);
+    const trust = { sources: [], notes: [] };
+    return scenarioText({ ...scenario, jpegBytes }, prediction, [], trust, transfer);
+  };
+  expect(text(10_000)).toMatch(/GPUs alone {6}2,000 images\/s .* 10 kB requires 3 cores\n/);
+  // 7.6 ms each
+  expect(text(300_000)).toMatch(/GPUs alone {6}2,000 images\/s .* 300 kB requires 16 cores\n/);
+  expect(text(300_000)).toMatch(/transfer {8}0\.30 GB .* \$0\.09 per GB .*: \$0\.027 per 1,000/);
 });
 
 test("reports that the error is unknown if all load points calibrate", () => {

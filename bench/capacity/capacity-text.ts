@@ -3,7 +3,7 @@ import { formatNumber, textTable } from "./capacity-format.ts";
 import type { Band } from "./cross-validation.ts";
 import { gatewayCores } from "./gateway-cores.ts";
 import { type StationName, stationNames } from "./model.ts";
-import type { Job, Option, Plan } from "./plan.ts";
+import type { Job, Option, Plan, transferCost } from "./plan.ts";
 import type { PredictionInterval } from "./prediction-interval.ts";
 import { publishedModel } from "./published.ts";
 import { typicalCoresPerGpu } from "./published-parameters.ts";
@@ -11,7 +11,6 @@ import {
   type Alternative,
   coresOf,
   hostOf,
-  largestBatch,
   payloads,
   type Scenario,
   type ScenarioPrediction,
@@ -60,6 +59,7 @@ export function scenarioText(
   prediction: ScenarioPrediction,
   alternatives: readonly Alternative[],
   trust: Trust,
+  transfer: ReturnType<typeof transferCost>,
   interval?: PredictionInterval,
 ): string {
   const { isSaturated, station, utilization } = boundOf(prediction);
@@ -87,7 +87,8 @@ export function scenarioText(
     `  images/s        ${formatNumber(prediction.imagesPerSecond)}${bandText(interval?.imagesPerSecond)}`,
     `  latency         ${formatNumber(prediction.latencyMs)} ms${bandText(interval?.latencyMs)}, mean`,
     `  $/1,000 images  ${price}`,
-    `  GPUs alone      ${gpusAloneText(prediction.gpusAloneImagesPerSecond)}`,
+    `  transfer        ${transferText(transfer)}: $${transfer.usd.toPrecision(2)} per 1,000 images`,
+    `  GPUs alone      ${gpusAloneText(prediction.gpusAloneImagesPerSecond, scenario.jpegBytes)}`,
     `  bottleneck      ${bound}`,
     "",
     "latency by station",
@@ -106,9 +107,14 @@ export function scenarioText(
 }
 
 /** Throughput of the GPUs, and the cores with which a gateway keeps up with it. */
-function gpusAloneText(imagesPerSecond: number): string {
-  const cores = gatewayCores(imagesPerSecond, "thumbnails", "uint8");
-  return `${formatNumber(imagesPerSecond)} images/s in batches of ${largestBatch}; a gateway that decodes as many 10 kB thumbnails requires ${counted(cores, "core")}`;
+function gpusAloneText(imagesPerSecond: number, jpegBytes: number): string {
+  const cores = gatewayCores(imagesPerSecond, jpegBytes);
+  return `${formatNumber(imagesPerSecond)} images/s in large batches; a gateway that decodes as many files of ${formatNumber(jpegBytes / 1000)} kB requires ${counted(cores, "core")}`;
+}
+
+/** Price of the source's bytes, beside that of the GPUs. */
+function transferText({ gigabytes, usdPerGb }: ReturnType<typeof transferCost>): string {
+  return `${formatNumber(gigabytes)} GB leave the source, at $${usdPerGb} per GB (--egress-price)`;
 }
 
 /** 10th and 90th percentile in brackets. */
@@ -174,6 +180,12 @@ export function notesOf(
           : `Ingest is limited to ${formatNumber(rate)} float32 images/s${each} (--ingest-ms).`,
     );
   }
+  if (payload !== "jpeg") {
+    const ms = formatNumber(all.decodeMsPerImage);
+    notes.push(
+      `Clients decode and resize the images themselves: ${ms} ms of a core for a file of ${formatNumber(scenario.jpegBytes / 1000)} kB with this project's client, not included (--client-ms).`,
+    );
+  }
   notes.push("Latencies are means, not percentiles, of an uninterrupted service.");
   return notes;
 }
@@ -214,7 +226,13 @@ function hostNotes(scenario: Scenario, times: ServiceTimes): readonly string[] {
   return notes;
 }
 
-export function planText(job: Job, plan: Plan, maxRows: number, trust: Trust): string {
+export function planText(
+  job: Job,
+  plan: Plan,
+  maxRows: number,
+  trust: Trust,
+  transfer: ReturnType<typeof transferCost>,
+): string {
   const { options } = plan;
   const meeting = options.filter(({ meetsDeadline }) => meetsDeadline);
   const [best] = options;
@@ -264,6 +282,8 @@ export function planText(job: Job, plan: Plan, maxRows: number, trust: Trust): s
       ["  payload", "Mbit/s"],
       ...plan.requiredBandwidth.map(({ payload, mbps }) => [`  ${payload}`, formatNumber(mbps)]),
     ]),
+    "",
+    `transfer, in addition to the cost of every plan: ${formatUsd(transfer.usd)}; ${transferText(transfer)}`,
     ...(best === undefined ? [] : ["", `first plan: ${scenarioLine(best.scenario)}`]),
     "",
     "accuracy",

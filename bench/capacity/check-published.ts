@@ -19,6 +19,7 @@ import {
 } from "./published.ts";
 import {
   clipstackDecodeMs,
+  gatewayMs,
   type PublishedFacts,
   publishedBytes,
   publishedComputeTime,
@@ -181,9 +182,8 @@ export function predictionOf(
   }
   if (quantity === "decode") return clipstackDecodeMs(parameters, bytes ?? Number.NaN);
   if (quantity === "gateway") {
-    return figure.id === "forwarded"
-      ? undefined
-      : parameters.gatewayMsPerImage + clipstackDecodeMs(parameters, bytes ?? Number.NaN);
+    const pixels = figure.id.endsWith("-fp32") ? 0 : parameters.gateway.floatMs;
+    return gatewayMs(parameters, bytes ?? Number.NaN) - pixels;
   }
   if (file.setting.place === "data sheet" || file.id === "operators") return undefined;
   if (load === undefined) {

@@ -1,26 +1,20 @@
-import type { ImagePayload } from "../../contract/model-shapes.ts";
-import { publishedFigure, readPublished } from "./published.ts";
+import { publishedFacts } from "./published-facts.ts";
+import { gatewayMs, type PublishedParameters } from "./published-parameters.ts";
 
-/** Sizes of the images that `clipstack bench-gateway` sends. */
-export type GatewayImages = "thumbnails" | "photos";
+// the model is calibrated on first use
+let parameters: PublishedParameters | undefined;
 
-/** Figures of `clipstack-gateway.json`: processor time per image in milliseconds on one core, over all threads. */
-const figureNames: Readonly<Record<GatewayImages, Readonly<Record<ImagePayload, string>>>> = {
-  thumbnails: { fp32: "small-fp32", uint8: "small", jpeg: "small-forwarded" },
-  photos: { fp32: "photo-fp32", uint8: "photo", jpeg: "photo-forwarded" },
-};
+/** Sizes of the published JPEG files: a thumbnail of 320 × 240 and a photo of 1600 × 1200. */
+export const thumbnailBytes = 10_000;
+export const photoBytes = 300_000;
 
-/** Images per second of the embed server on one core, as a gateway in front of a Triton. */
-export function gatewayRatePerCore(images: GatewayImages, payload: ImagePayload): number {
-  const name = `clipstack-gateway/${figureNames[images][payload]}`;
-  return 1_000 / (publishedFigure(readPublished(), name).value ?? Number.NaN);
+/** JPEG files per second of the embed server on one core, as a gateway that sends float32 tensors to a Triton server. */
+export function gatewayRatePerCore(jpegBytes: number): number {
+  parameters ??= publishedFacts().parameters;
+  return 1_000 / gatewayMs(parameters, jpegBytes);
 }
 
 /** Number of cores with which the gateway keeps up with `imagesPerSecond`, such as those of a GPU. */
-export function gatewayCores(
-  imagesPerSecond: number,
-  images: GatewayImages,
-  payload: ImagePayload,
-): number {
-  return Math.ceil(imagesPerSecond / gatewayRatePerCore(images, payload));
+export function gatewayCores(imagesPerSecond: number, jpegBytes: number): number {
+  return Math.ceil(imagesPerSecond / gatewayRatePerCore(jpegBytes));
 }

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { publishedTimes } from "./published-facts.ts";
+import { gatewayMs } from "./published-parameters.ts";
 import { hostOf, predictScenario, type Scenario } from "./scenario.ts";
 import { testFacts } from "./test-facts.ts";
 
@@ -54,7 +55,7 @@ test("a limit of decoding on more cores than were measured comes with that of tw
 
 test("decoding and ingest of JPEGs share the cores: both saturate at cores ÷ processor time per image", () => {
   const { decode, ingestMsPerImage } = hostOf({ ...scenario, payload: "jpeg", cores: 8 }, times);
-  const decodeMs = times.decodeMsPerImage + testFacts.parameters.gatewayMsPerImage;
+  const decodeMs = gatewayMs(testFacts.parameters, 10_000);
   const rate = 8_000 / (decodeMs + perCore.ms.grpcFp32);
   expect(1000 / (decode!.msPerImage / decode!.workers)).toBeCloseTo(rate, 6);
   // more than one core

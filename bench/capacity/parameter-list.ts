@@ -1,6 +1,6 @@
 import { computeFigures } from "./calibrate-published.ts";
 import { figuresOf, type PublishedFile, publishedValue } from "./published.ts";
-import type { PublishedParameters } from "./published-parameters.ts";
+import { gatewayMs, type PublishedParameters } from "./published-parameters.ts";
 import { initialWindowBytes } from "./transfer.ts";
 
 /** Parameter of the model, for `clipstack capacity --parameters`. */
@@ -69,10 +69,11 @@ const rows: readonly ParameterRow[] = [
   },
   {
     name: "gateway",
-    value: ({ gatewayMsPerImage }) => gatewayMsPerImage,
+    value: (parameters) => gatewayMs(parameters, 10_000),
     unit: "ms per image",
-    meaning: "processor time of clipstack's gateway besides decoding: HTTP, copies, gRPC",
-    from: ["clipstack-gateway/small"],
+    meaning:
+      "processor time of clipstack's gateway for a 10 kB JPEG sent as float32; of other sizes, between the measured ones",
+    from: ["small", "photo", "large", "small-fp32"].map((id) => `clipstack-gateway/${id}`),
   },
   {
     name: "ingest, HTTP float32",

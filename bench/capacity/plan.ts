@@ -40,6 +40,15 @@ export interface Option {
   readonly meetsDeadline: boolean;
 }
 
+/** Typical price of a cloud provider for a GB that leaves its object storage to the internet, in the first 10 TB of a month. */
+export const typicalEgressUsdPerGb = 0.09;
+
+/** Price of the bytes of `images` files that leave the object storage, whatever is sent to the GPUs. */
+export function transferCost(images: number, jpegBytes: number, usdPerGb: number) {
+  const gigabytes = (images * jpegBytes) / 1e9;
+  return { gigabytes, usdPerGb, usd: gigabytes * usdPerGb };
+}
+
 export interface Plan {
   readonly requiredImagesPerSecond: number;
   /** Options with a sufficient number of clients: those that meet the deadline first, ordered by cost, or by GPUs without a price. */
@@ -64,7 +73,14 @@ export function planJob(
         choices.gpus.flatMap((gpus) =>
           (gpus === 1 ? choices.topologies.slice(0, 1) : choices.topologies).map((topology) =>
             withBestClients(
-              { ...base, device, gpus, topology, payload },
+              {
+                ...base,
+                backend: base.served?.[payload] ?? base.backend,
+                device,
+                gpus,
+                topology,
+                payload,
+              },
               choices.concurrencies,
               requiredImagesPerSecond,
               job,

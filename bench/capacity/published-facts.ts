@@ -5,6 +5,7 @@ import { publishedModel, readPublished } from "./published.ts";
 import {
   clipstackDecodeMs,
   computeTime,
+  gatewayMs,
   type Peaks,
   type PublishedFacts,
   payloadBytes,
@@ -51,12 +52,16 @@ export function publishedTimes(
   return {
     model: spec.name,
     bytes,
+    maxBatch: spec.batching.maximum,
     compute: (device, backend) => computeTime(facts, spec, device, backend),
     measured: (device, backend) =>
       spec.name === publishedModel.name &&
       parameters.firstImageMs[`${device}/${backend}`] !== undefined,
     decodeMsPerImage: clipstackDecodeMs(parameters, jpegBytes),
-    gatewayMsPerImage: parameters.gatewayMsPerImage,
+    gatewayMsPerImage: Math.max(
+      0,
+      gatewayMs(parameters, jpegBytes) - clipstackDecodeMs(parameters, jpegBytes),
+    ),
     overheadMs: parameters.overheadMs + parameters.inputMs,
     overheadMsPerImage: 0,
     ingestPerCore: {

@@ -29,8 +29,11 @@ export interface PublishedParameters {
     readonly smallBytes: number;
     readonly power: number;
   };
-  /** Processor time of clipstack's gateway per image, besides decoding. */
-  readonly gatewayMsPerImage: number;
+  /** Processor time of clipstack's gateway per JPEG by its size, decoding included, and the addition for float32 instead of 8-bit pixels. */
+  readonly gateway: {
+    readonly measured: readonly { readonly bytes: number; readonly ms: number }[];
+    readonly floatMs: number;
+  };
   /** Processor time of Pillow for an image, and the size of its file. */
   readonly pillowDecode: { readonly ms: number; readonly bytes: number };
   /** Time in Triton besides input and compute, mostly the batcher's queue delay. */
@@ -112,6 +115,23 @@ export function clipstackDecodeMs(
   bytes: number,
 ): number {
   return clipstackDecode.smallMs * (bytes / clipstackDecode.smallBytes) ** clipstackDecode.power;
+}
+
+/** Processor time of clipstack's gateway for a JPEG that it sends as float32: a power of the size between two measured sizes. */
+export function gatewayMs(
+  { gateway: { measured, floatMs } }: Pick<PublishedParameters, "gateway">,
+  bytes: number,
+): number {
+  const upper = Math.max(
+    1,
+    measured.findIndex((it) => it.bytes >= bytes),
+  );
+  const last = measured.length - 1;
+  const to = bytes > (measured[last]?.bytes ?? 0) ? last : upper;
+  const [a, b] = [measured[to - 1], measured[to]];
+  if (a === undefined || b === undefined) throw new Error("two measured sizes are required");
+  const power = Math.log(b.ms / a.ms) / Math.log(b.bytes / a.bytes);
+  return a.ms * (bytes / a.bytes) ** power + floatMs;
 }
 
 /** Execution time of the published model on a GPU: the published time of one image or a typical one, and for larger batches from the peak. */

@@ -1,3 +1,4 @@
+import { maxGpus } from "../../contract/gpus.ts";
 import { costPerThousand } from "./check-published.ts";
 import { type ComputeTime, executionMs } from "./compute-time.ts";
 import {
@@ -29,6 +30,12 @@ export const payloads = {
 export type Payload = keyof typeof payloads;
 export const payloadNames = Object.keys(payloads) as [Payload, ...Payload[]];
 
+/** Payload formats that the stacks serve, with the backend of each if an environment states it. */
+export type ServedPayloads = Partial<Readonly<Record<Payload, Backend>>>;
+
+/** Formats that a recommendation may name: no stack serves 8-bit pixels, and JSON is never the best format. */
+export const recommendedPayloads = ["jpeg", "fp32"] as const satisfies readonly Payload[];
+
 /** GPU, or the device of a record. */
 export interface Device {
   /** Key of the GPU catalogue. */
@@ -44,6 +51,8 @@ export interface ServiceTimes {
   /** Name of the model. */
   readonly model: string;
   readonly bytes: PayloadBytes;
+  /** Maximum batch of the model. @default largestBatch */
+  readonly maxBatch?: number;
   readonly compute: (device: string, backend: Backend) => ComputeTime;
   /** Returns whether the device's compute time was measured instead of derived from its peak performance. */
   readonly measured: (device: string, backend: Backend) => boolean;
@@ -126,6 +135,8 @@ export interface Scenario {
   /** Client time between two requests. */
   readonly clientMs: number;
   readonly jpegBytes: number;
+  /** Formats of the environment; absent without one. */
+  readonly served?: ServedPayloads;
 }
 
 export interface ScenarioPrediction extends Prediction {
@@ -148,7 +159,7 @@ export function predictScenario(scenario: Scenario, times: ServiceTimes): Scenar
     ...predicted,
     ...(share < 0.999 ? { measuredLimit: predicted.limitImagesPerSecond * share } : {}),
     gpusAloneImagesPerSecond:
-      (1000 * scenario.gpus * largestBatch) / executionMs(system.compute, largestBatch),
+      (1000 * scenario.gpus * system.maxBatch) / executionMs(system.compute, system.maxBatch),
   };
   const { usdPerHour } = scenario.device;
   if (usdPerHour === undefined) return prediction;
@@ -217,7 +228,7 @@ function systemOf(scenario: Scenario, all: ServiceTimes): System {
     overheadMsPerImage: times.overheadMsPerImage,
     ingestMsPerImage,
     compute: times.compute(scenario.device.name, scenario.backend),
-    maxBatch: largestBatch,
+    maxBatch: Math.min(largestBatch, all.maxBatch ?? largestBatch),
     instances: 1,
     gpus: scenario.gpus,
     topology: scenario.topology,
@@ -287,6 +298,8 @@ export function hostOf(scenario: Scenario, all: ServiceTimes): HostShare {
 const rateOf = (scenario: Scenario, times: ServiceTimes): number =>
   ratesByClients(scenario, times, scenario.concurrency).at(-1) ?? 0;
 
+const formats = { jpeg: "JPEG", fp32: "float32 tensors" } as const;
+
 /** Change to a scenario and the resulting prediction. */
 export interface Alternative {
   readonly change: string;
@@ -296,11 +309,16 @@ export interface Alternative {
 /** Changes that increase throughput by 5 % or more, in descending order of throughput. */
 export function alternatives(scenario: Scenario, times: ServiceTimes): readonly Alternative[] {
   const now = rateOf(scenario, times);
-  const { gpus, payload, concurrency } = scenario;
+  const { gpus, payload, backend, served, concurrency } = scenario;
   const variants: readonly (readonly [string, Partial<Scenario>, Partial<ServiceTimes>?])[] = [
     ["keep connections open", { connections: "kept" }],
-    ["send 8-bit pixels", { payload: "uint8" }],
-    ["send JPEG", { payload: "jpeg" }],
+    ...recommendedPayloads.map(
+      (other) =>
+        [
+          `send ${formats[other]}`,
+          { payload: other, backend: served?.[other] ?? backend },
+        ] as const,
+    ),
     [
       `twice the bandwidth (${2 * scenario.bandwidthMbps} Mbit/s)`,
       { bandwidthMbps: 2 * scenario.bandwidthMbps },
@@ -319,7 +337,9 @@ export function alternatives(scenario: Scenario, times: ServiceTimes): readonly 
   ];
   return (
     variants
-      .filter(([, change]) => change.payload !== payload)
+      .filter(([, { payload: other }]) => other !== payload)
+      .filter(([, { payload: other }]) => !(served && other) || other in served)
+      .filter(([, { gpus: more = 1 }]) => more <= maxGpus || scenario.topology === "per-gpu")
       .filter(([, { gpus: more, topology: other }]) => !scenario.device.cpu || !(more || other))
       .filter(([, change]) => hasTimesFor({ ...scenario, ...change }, times))
       .map(([change, other, faster]) => ({

@@ -13,10 +13,17 @@ import {
   recordUncertainty,
   type Uncertainty,
 } from "../../bench/capacity/prediction-interval.ts";
-import { publishedTimes } from "../../bench/capacity/published-facts.ts";
+import { factsOf, publishedTimes } from "../../bench/capacity/published-facts.ts";
 import type { Backend, PublishedFacts } from "../../bench/capacity/published-parameters.ts";
-import type { Device, ServiceTimes } from "../../bench/capacity/scenario.ts";
+import {
+  type Device,
+  type Payload,
+  payloadNames,
+  type ServedPayloads,
+  type ServiceTimes,
+} from "../../bench/capacity/scenario.ts";
 import { type BenchRecord, readBenchRecord } from "../../bench/record/bench-record.ts";
+import type { Service } from "../../contract/environment.ts";
 import { type GpuSpec, gpuNames, gpuSpec, gpuSpecOf } from "../../contract/gpus.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
@@ -31,6 +38,8 @@ export interface RequestedHardware {
   readonly gpus?: number;
   readonly topology?: Topology;
   readonly backend?: Backend;
+  /** Formats of the environment; absent without one. */
+  readonly served?: ServedPayloads;
   /** US dollars per hour for one GPU, in place of the price of `gpu`. */
   readonly price?: number;
 }
@@ -67,7 +76,6 @@ export function hardwareOfEnvironment(name: string): RequestedHardware {
     throw new UserError(`${name} has no GPU: set --gpu, or calibrate with --record`);
   }
   const tritons = services.filter(({ kind }) => kind === "triton");
-  const backends = new Set(tritons.map(({ backend }) => backend));
   if (gpu.share !== undefined) {
     throw new UserError(
       `${name} has parts of GPUs (${gpu.share}), whose throughput is not in the catalogue: calibrate with --record`,
@@ -86,8 +94,48 @@ export function hardwareOfEnvironment(name: string): RequestedHardware {
     gpu: { ...spec, price: { usdPerHour: gpu.usdPerHour / gpu.count, date: gpu.priceDate } },
     gpus: gpu.count,
     topology: perGpu ? "per-gpu" : "instance-group",
-    backend: backends.has("tensorrt") || backends.size === 0 ? "tensorrt" : "onnxruntime",
+    served: servedPayloads(services),
   };
+}
+
+/** Formats that the services of an environment accept, JPEG first, with the backend that computes them. */
+function servedPayloads(services: readonly Service[]): ServedPayloads {
+  const backendOf = (some: readonly Service[]) =>
+    some.some(({ backend }) => backend === "tensorrt") ? "tensorrt" : "onnxruntime";
+  const tritons = services.filter(({ kind }) => kind === "triton");
+  const embed = services.find(({ kind }) => kind === "embed");
+  const of = (...kinds: Service["modelKind"][]) =>
+    tritons.filter(({ modelKind }) => kinds.includes(modelKind));
+  const [floats, pixels] = [of("fp32", "trt"), of("u8")];
+  return {
+    // an embed server without Triton servers runs the model itself
+    ...(embed && {
+      jpeg: embed.backend === "triton" ? backendOf(of(embed.modelKind)) : "onnxruntime",
+    }),
+    ...(floats.length > 0 && { fp32: backendOf(floats), json: backendOf(floats) }),
+    ...(pixels.length > 0 && { uint8: backendOf(pixels) }),
+  };
+}
+
+/** Formats that are computed by `backend`, if it is set. */
+function withBackends(served: ServedPayloads, backend: Backend | undefined): ServedPayloads {
+  return backend === undefined
+    ? served
+    : Object.fromEntries(Object.keys(served).map((payload) => [payload, backend]));
+}
+
+/**
+ * Payload format of a prediction.
+ *
+ * @throws {UserError} if the environment does not serve the requested one.
+ */
+export function payloadOf({ served }: RequestedHardware, payload: Payload | undefined): Payload {
+  const known = served === undefined ? payloadNames : payloadNames.filter((name) => name in served);
+  if (payload === undefined) return known[0] ?? "jpeg";
+  if (known.includes(payload)) return payload;
+  throw new UserError(
+    `--payload must be one of ${known.join(", ")}, which the environment serves, got '${payload}'`,
+  );
 }
 
 /** Model of `--model`, which must have an image tower. */
@@ -117,7 +165,11 @@ export function serviceTimesOf(
   hardware: RequestedHardware,
   args: CapacityArguments,
 ): SourcedTimes {
-  const published = publishedTimes(facts, args.jpegKb * 1000, hardware.model);
+  const published = publishedTimes(
+    factsOf(facts, hardware.gpu),
+    args.jpegKb * 1000,
+    hardware.model,
+  );
   const { decodeMs, decodeWorkers, ingestMs } = args;
   const overrides = Object.fromEntries(
     Object.entries({
@@ -128,7 +180,7 @@ export function serviceTimesOf(
   );
   if (calibrated === undefined) {
     const timesOf = (some: PublishedFacts) => ({
-      ...publishedTimes(some, args.jpegKb * 1000, hardware.model),
+      ...publishedTimes(factsOf(some, hardware.gpu), args.jpegKb * 1000, hardware.model),
       ...overrides,
     });
     const rows = checkPublished(facts);
@@ -221,8 +273,9 @@ export function withBackend(
   }
   // a job evaluates every payload format of the record
   const payload = args.payload ?? (args.images === undefined ? "jpeg" : undefined);
-  const known = recordBackends(calibration, payload, hardware.backend);
-  const backend = hardware.backend ?? known[0];
+  const requested = hardware.backend ?? (payload && hardware.served?.[payload]);
+  const known = recordBackends(calibration, payload, requested);
+  const backend = requested ?? known[0];
   if (!ofRecord || (backend !== undefined && known.includes(backend)))
     return { ...hardware, backend };
   if (backend === undefined && payload !== "uint8" && payload !== "fp32" && payload !== "json") {
@@ -276,6 +329,9 @@ export function scenarioBase(hardware: RequestedHardware, args: CapacityArgument
     imagesPerRequest: args.batchSize,
     clientMs: args.clientMs,
     jpegBytes: args.jpegKb * 1000,
+    ...(hardware.served === undefined
+      ? {}
+      : { served: withBackends(hardware.served, hardware.backend) }),
     ...(args.cores === undefined ? {} : { cores: args.cores }),
   } as const;
 }

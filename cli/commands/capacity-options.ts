@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { type Topology, topologies } from "../../bench/capacity/model.ts";
+import { typicalEgressUsdPerGb } from "../../bench/capacity/plan.ts";
 import type { Backend } from "../../bench/capacity/published-parameters.ts";
 import { type Payload, payloadNames } from "../../bench/capacity/scenario.ts";
 import { type GpuName, gpuNames } from "../../contract/gpus.ts";
@@ -25,6 +26,8 @@ export interface CapacityArguments {
   readonly connections: "new" | "kept";
   readonly concurrency?: number;
   readonly batchSize: number;
+  /** US dollars per GB. */
+  readonly egressPrice: number;
   readonly images?: number;
   /** Hours. */
   readonly within?: number;
@@ -90,10 +93,21 @@ function addLoadOptions(command: Command): void {
     .addOption(
       new Option(
         "--payload <name>",
-        "payload format: jpeg to the embed API; uint8, fp32 or json tensors to Triton (default: jpeg)",
+        "payload format: jpeg to the embed API; uint8, fp32 or json tensors to Triton (default: jpeg, or the environment's first)",
       ).choices(payloadNames),
     )
-    .option("--jpeg-kb <size>", "size of a JPEG in kB", numberUpTo(1e12), 10)
+    .option(
+      "--jpeg-kb <size>",
+      "size of an image file in kB, for decoding, the link and the transfer of the source",
+      numberUpTo(1e12),
+      10,
+    )
+    .option(
+      "--egress-price <dollars>",
+      "US dollars per GB of image files that leave the object storage; 0: beside the GPUs",
+      numberFrom(0, 1e12),
+      typicalEgressUsdPerGb,
+    )
     .addOption(
       new Option("--bandwidth <rate>", "bandwidth of the client's link: 100Mbps, 2.5Gbps")
         .argParser(bandwidth)

@@ -1,9 +1,11 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { testBenchRecord, testSimulationRecord } from "../../bench/report/test-bench-record.ts";
+import { synthesizedText } from "../../review/test-stacks.ts";
 import { clipstack } from "../test-programs.ts";
+import { synthesized } from "../test-synthesized.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-capacity-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -75,6 +77,65 @@ test("decoding and ingest scale with the cores of the host", async () => {
   expect(await rate()).toBe(await rate("--cores", "8"));
   // with more, the GPU is the limit
   expect((await rate("--cores", "4")) / (await rate("--cores", "2"))).toBeCloseTo(2, 2);
+});
+
+test("a job lists the formats that the stacks serve, and the transfer of its source", async () => {
+  const job = ["--images", "2000000", "--within", "6h", "--jpeg-kb", "300"];
+  const plan = async (...args: string[]) =>
+    JSON.parse((await run(...job, ...args, "--json")).stdout);
+  const { options, transfer } = await plan();
+  const formats = options.map(
+    (option: { scenario: { payload: string } }) => option.scenario.payload,
+  );
+  expect([...new Set(formats)].sort()).toEqual(["fp32", "jpeg"]);
+  expect(transfer).toEqual({ gigabytes: 600, usdPerGb: 0.09, usd: 54 });
+  expect((await plan("--egress-price", "0")).transfer.usd).toBe(0);
+});
+
+describe("with an environment", () => {
+  const environment = async (yaml: string, ...args: readonly string[]) => {
+    const { outdir } = synthesized(JSON.parse(synthesizedText("single-gpu", yaml)));
+    const { code, ...output } = await clipstack(["capacity", "single-gpu", ...args], {
+      CDKTF_OUTDIR: outdir,
+    });
+    rmSync(outdir, { recursive: true });
+    return { exitCode: code, ...output };
+  };
+
+  test("its formats and their backends are those of its services", async () => {
+    const own = await environment("");
+    // the embed server runs ONNX Runtime itself, beside a Triton server with TensorRT
+    expect(own.stdout).toMatch(/^rtx-4080, ONNX Runtime: a JPEG/);
+    expect((await environment("", "--payload", "fp32")).stdout).toMatch(/^rtx-4080, TensorRT/);
+    const other = await environment("", "--payload", "uint8");
+    expect([other.exitCode, other.stderr]).toEqual([
+      2,
+      "clipstack: --payload must be one of jpeg, fp32, json, which the environment serves, got 'uint8'",
+    ]);
+    const tensors = await environment(
+      "embed: { enabled: false }",
+      "--images",
+      "9",
+      "--within",
+      "1h",
+    );
+    expect(tensors.stdout).not.toContain("jpeg");
+  });
+
+  test("its price is not that of another GPU", async () => {
+    const { stdout } = await environment("", "--gpu", "a100-sxm4-80gb");
+    expect(stdout).toContain("($1.50 per hour, price of 2026-11)");
+  });
+
+  test("its declared GPU is predicted with its peak and price", async () => {
+    const declared = "name: Card, memory: 24564, architecture: 8.9, price: 0.5, fp16Tflops: 330.3";
+    const card = await environment(`host: { gpu: { ${declared} } }`, "--payload", "fp32");
+    expect(card.stdout).toContain("($0.500 per hour, from --price or the settings)");
+    expect(card.stdout).toContain("No figure for Card with TensorRT");
+    const known = await run("--gpu", "rtx-4090", "--payload", "fp32");
+    const alone = ({ stdout }: { stdout: string }) => /GPUs alone +([\d,]+)/.exec(stdout)?.[1];
+    expect(alone(card)).toBe(alone(known));
+  });
 });
 
 test("predicts each published setting by a model without it", async () => {
@@ -167,6 +228,11 @@ const wrong: readonly (readonly [readonly string[], string])[] = [
   [["--gpu", "t4", "--images", "5"], "clipstack: a job requires both --images and --within"],
   [["--gpu", "t4", "--bandwidth", "100"], "must be a number above 0 with its unit, like 100Mbps"],
   [["--gpu", "t4", "--round-trip", "-1ms"], "must be a number 0 or more with its unit, like 60ms"],
+  [
+    ["--images", "5", "--within", "1h", "--price", "1"],
+    "--price is that of one GPU model: set --gpu",
+  ],
+  [["--gpu", "t4", "--egress-price", "-1"], "a number from 0 to 1000000000000"],
   [["--gpu", "a10g"], "Allowed choices are t4, l4"],
   [["--record", "nothing.json"], "clipstack: nothing.json: cannot be read"],
 ];

@@ -12,13 +12,21 @@ import { leaveOneOut } from "../../bench/capacity/cross-validation.ts";
 import { ingestProfile } from "../../bench/capacity/identifiability.ts";
 import { topologies } from "../../bench/capacity/model.ts";
 import { parameterList } from "../../bench/capacity/parameter-list.ts";
-import { planJob } from "../../bench/capacity/plan.ts";
+import { planJob, transferCost } from "../../bench/capacity/plan.ts";
 import { predictionInterval } from "../../bench/capacity/prediction-interval.ts";
 import { publishedFacts } from "../../bench/capacity/published-facts.ts";
 import type { PublishedFacts } from "../../bench/capacity/published-parameters.ts";
-import { alternatives, predictScenario, type Scenario } from "../../bench/capacity/scenario.ts";
+import {
+  alternatives,
+  type Payload,
+  payloadNames,
+  predictScenario,
+  recommendedPayloads,
+  type Scenario,
+} from "../../bench/capacity/scenario.ts";
 import type { BenchRecord } from "../../bench/record/bench-record.ts";
 import { gpuNames, gpuSpec } from "../../contract/gpus.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { writeOutput } from "../write-output.ts";
 import {
@@ -27,6 +35,7 @@ import {
   deviceOf,
   hardwareFromOptions,
   hardwareOfEnvironment,
+  payloadOf,
   type RequestedHardware,
   readRecord,
   type SourcedTimes,
@@ -100,6 +109,12 @@ function capacityResult(environment: string | undefined, args: CapacityArguments
   }
   const configured = environment === undefined ? {} : hardwareOfEnvironment(environment);
   const hardware = withBackend({ ...configured, ...hardwareFromOptions(args) }, args, calibrated);
+  const { name, batching } = hardware.model ?? defaultModel;
+  if (args.batchSize > batching.maximum) {
+    throw new UserError(
+      `--batch-size must be 1 to ${batching.maximum}, the maximum of ${name}, got ${args.batchSize}`,
+    );
+  }
   const sourced = serviceTimesOf(facts, calibrated, hardware, args);
   const inputs: Inputs = { hardware, args, ...sourced, record };
   return args.images !== undefined && args.within !== undefined
@@ -121,12 +136,15 @@ function prediction({
   sources,
   record,
 }: Inputs): CapacityResult {
+  const base = scenarioBase(hardware, args);
+  const payload = payloadOf(hardware, args.payload);
   const scenario: Scenario = {
-    ...scenarioBase(hardware, args),
+    ...base,
+    backend: base.served?.[payload] ?? base.backend,
     device: deviceOf(hardware, record),
     gpus: hardware.gpus ?? 1,
     topology: hardware.topology ?? "instance-group",
-    payload: args.payload ?? "jpeg",
+    payload,
     concurrency: args.concurrency ?? 16,
   };
   const predicted = predictScenario(scenario, times);
@@ -137,20 +155,35 @@ function prediction({
   };
   const interval =
     uncertainty === undefined ? undefined : predictionInterval(scenario, uncertainty);
+  const transfer = transferCost(1_000, scenario.jpegBytes, args.egressPrice);
   return {
-    text: scenarioText(scenario, predicted, others, trust, interval),
-    json: { scenario, prediction: predicted, interval, alternatives: others, trust },
+    text: scenarioText(scenario, predicted, others, trust, transfer, interval),
+    json: { scenario, prediction: predicted, interval, transfer, alternatives: others, trust },
     exitCode: 0,
   };
+}
+
+/** Formats of a job: the requested one, or those of the environment or of the stacks. */
+function jobPayloads(
+  hardware: RequestedHardware,
+  payload: Payload | undefined,
+): readonly Payload[] {
+  if (payload !== undefined) return [payloadOf(hardware, payload)];
+  const { served } = hardware;
+  if (served === undefined) return recommendedPayloads;
+  return payloadNames.filter((name) => name !== "json" && name in served);
 }
 
 function jobPlan(
   job: { readonly images: number; readonly withinHours: number },
   { hardware, args, times, uncertainty, sources, record }: Inputs,
 ): CapacityResult {
+  if (hardware.price !== undefined && hardware.gpu === undefined && record === undefined) {
+    throw new UserError("--price is that of one GPU model: set --gpu");
+  }
   const devices =
     hardware.gpu === undefined && record === undefined
-      ? gpuNames.map((name) => deviceFor(gpuSpec(name), hardware.price))
+      ? gpuNames.map((name) => deviceFor(gpuSpec(name)))
       : [deviceOf(hardware, record)];
   const cpuOnly = devices.every(({ cpu }) => cpu);
   const plan = planJob(
@@ -160,8 +193,7 @@ function jobPlan(
       devices,
       gpus: hardware.gpus === undefined ? (cpuOnly ? [1] : [1, 2, 4, 8]) : [hardware.gpus],
       topologies: hardware.topology === undefined ? topologies : [hardware.topology],
-      // JSON is never the best format
-      payloads: args.payload === undefined ? ["jpeg", "uint8", "fp32"] : [args.payload],
+      payloads: jobPayloads(hardware, args.payload),
       concurrencies:
         args.concurrency === undefined ? [1, 2, 4, 8, 16, 32, 64, 128] : [args.concurrency],
     },
@@ -178,9 +210,10 @@ function jobPlan(
     ...(best === undefined ? [] : notesOf(best.scenario, times, best.bottleneck)),
   ];
   const trust: Trust = { sources, notes };
+  const transfer = transferCost(job.images, args.jpegKb * 1000, args.egressPrice);
   return {
-    text: planText(job, plan, 10, trust),
-    json: { job, ...plan, trust },
+    text: planText(job, plan, 10, trust, transfer),
+    json: { job, ...plan, transfer, trust },
     exitCode: best?.meetsDeadline === true ? 0 : 1,
   };
 }

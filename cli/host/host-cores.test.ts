@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { gatewayCores } from "../../bench/capacity/gateway-cores.ts";
+import { gatewayCores, gatewayRatePerCore } from "../../bench/capacity/gateway-cores.ts";
 import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import { coresNote } from "./host-cores.ts";
 
@@ -31,11 +31,13 @@ test("does not warn if the number of cores or the GPU is unknown", () => {
   expect(coresNote({ name: "own", label: "Own", count: 1, fp16DenseTflops: 65 }, 1)).toBeDefined();
 });
 
-test("larger images and larger payloads require more cores", () => {
-  expect(gatewayCores(1_000, "photos", "uint8")).toBeGreaterThan(
-    gatewayCores(1_000, "thumbnails", "uint8"),
-  );
-  expect(gatewayCores(1_000, "thumbnails", "fp32")).toBeGreaterThan(
-    gatewayCores(1_000, "thumbnails", "jpeg"),
-  );
+test("the time of a JPEG is the measured one at each measured size, and grows between and beyond", () => {
+  const ms = (bytes: number) => 1_000 / gatewayRatePerCore(bytes);
+  // 0.24 ms for float32 instead of pixels
+  expect(ms(10_000)).toBeCloseTo(1.11, 2);
+  expect(ms(300_000)).toBeCloseTo(7.39 + 0.237, 2);
+  expect(ms(3_550_000)).toBeCloseTo(47.5 + 0.237, 1);
+  const sizes = [1, 10, 50, 300, 1_000, 3_550, 10_000].map((kilobytes) => ms(kilobytes * 1_000));
+  expect(sizes).toEqual(sizes.toSorted((a, b) => a - b));
+  expect(gatewayCores(1_000, 300_000)).toBe(8);
 });

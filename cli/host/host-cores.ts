@@ -1,5 +1,10 @@
 import { modelOnlyRate } from "../../bench/capacity/compute-time.ts";
-import { gatewayCores, gatewayRatePerCore } from "../../bench/capacity/gateway-cores.ts";
+import {
+  gatewayCores,
+  gatewayRatePerCore,
+  photoBytes,
+  thumbnailBytes,
+} from "../../bench/capacity/gateway-cores.ts";
 import { publishedFacts } from "../../bench/capacity/published-facts.ts";
 import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
@@ -15,7 +20,7 @@ interface HostGpus {
 }
 
 /**
- * Returns a warning if an embed server on the host cannot decode 10 KB thumbnails as fast as the GPUs embed them; undefined if it can, or
+ * Returns a warning if an embed server on the host cannot decode 10 kB thumbnails as fast as the GPUs embed them; undefined if it can, or
  * if the number of cores or the GPU is unknown.
  */
 export function coresNote(
@@ -26,12 +31,12 @@ export function coresNote(
   const peak = fp16DenseTflops ?? (key && gpuCatalogue[key].fp16DenseTflops);
   if (peak === undefined || cores === undefined) return undefined;
   const rate = gpuImageRate(peak);
-  const required = gatewayCores(count * rate, "thumbnails", "uint8");
+  const required = gatewayCores(count * rate, thumbnailBytes);
   if (required <= cores) return undefined;
   return (
     `the host has ${cores} CPU cores, and ${count} × ${label} can embed about ${rounded(count * rate)} images/s (ViT-B/32, TensorRT FP16): ` +
-    `the embed server decodes about ${rounded(gatewayRatePerCore("thumbnails", "uint8"))} thumbnails of 10 KB per second and core, so it requires ` +
-    `about ${required} cores at full load. Clients that send tensors, and embed servers on other machines, do not use these cores`
+    `the embed server decodes about ${rounded(gatewayRatePerCore(thumbnailBytes))} thumbnails of 10 kB per second and core, so it requires ` +
+    `about ${required} cores at full load, and ${gatewayCores(count * rate, photoBytes)} with photos of 300 kB. Clients that send tensors, and embed servers on other machines, do not use these cores`
   );
 }
 

@@ -1,4 +1,4 @@
-import { gatewayCores } from "../../bench/capacity/gateway-cores.ts";
+import { gatewayCores, photoBytes, thumbnailBytes } from "../../bench/capacity/gateway-cores.ts";
 import { type Capacity, hoursPerMonth, usdPerThousand } from "../changes/capacity.ts";
 import type { Serving, ServingChange } from "../changes/serving.ts";
 import type { StackReview } from "../changes/stack-review.ts";
@@ -153,11 +153,15 @@ function replicasText({ replicas }: Capacity): string {
 function coresNote(stacks: readonly StackReview[]): readonly Text[] {
   const cores = stacks.flatMap(({ stack, capacity: { before, after } }) => {
     const rate = (after ?? before)?.imagesPerSecond;
-    return rate === undefined ? [] : [`${stack} ${gatewayCores(rate, "thumbnails", "uint8")}`];
+    return rate === undefined
+      ? []
+      : [`${stack} ${gatewayCores(rate, thumbnailBytes)} and ${gatewayCores(rate, photoBytes)}`];
   });
   if (cores.length === 0) return [];
   return [
-    [`CPU cores of a gateway that decodes 10 KB thumbnails at the predicted rate: ${few(cores)}`],
+    [
+      `CPU cores of a gateway that decodes thumbnails of 10 kB and photos of 300 kB at the predicted rate: ${few(cores)}`,
+    ],
   ];
 }
 
