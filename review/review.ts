@@ -21,7 +21,7 @@ import {
   severities,
 } from "./input/change.ts";
 import { fingerprintOf } from "./input/fingerprint.ts";
-import { scrub, secretTexts } from "./input/secrets.ts";
+import { scrubber, secretTexts } from "./input/secret-texts.ts";
 import { titleOf } from "./input/stack-facts.ts";
 import { isObject } from "./input/value-paths.ts";
 
@@ -157,8 +157,9 @@ function bySeverity(a: RuleFinding, b: RuleFinding): number {
 /** Removes the secrets from all texts of a value. */
 function scrubbed<T>(value: T, secrets: readonly string[]): T {
   if (secrets.length === 0) return value;
+  const scrub = scrubber(secrets);
   const walk = (inner: unknown): unknown => {
-    if (typeof inner === "string") return scrub(inner, secrets);
+    if (typeof inner === "string") return scrub(inner);
     if (Array.isArray(inner)) return inner.map(walk);
     if (!isObject(inner)) return inner;
     return Object.fromEntries(Object.entries(inner).map(([key, item]) => [key, walk(item)]));

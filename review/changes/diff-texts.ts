@@ -35,7 +35,7 @@ export function textOf(value: unknown): string {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** A text as one line of bounded length; {@link scrub} knows what it makes of a secret. */
+/** A text as one line of bounded length; `scrubber` knows what it makes of a secret. */
 export function short(text: string): string {
   const line = shortenedText(text);
   return line.length <= longText ? line : `${line.slice(0, longText - 1)}…`;

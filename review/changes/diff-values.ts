@@ -1,12 +1,7 @@
 import type { Path, ResourceChange } from "../input/change.ts";
+import { PathSet } from "../input/path-set.ts";
 import { commandWord, hasSecretPattern, hidden } from "../input/secrets.ts";
-import {
-  isObject,
-  isWithin,
-  ownValue,
-  sameValue,
-  serverManagedFields,
-} from "../input/value-paths.ts";
+import { isObject, ownValue, sameValue, serverManagedFields } from "../input/value-paths.ts";
 import { chartDocuments, diffChartValues } from "./chart-values.ts";
 import { diffEnvironment, isEnvironmentList } from "./diff-env.ts";
 import { type DiffBlock, type DiffLine, knownAfterApply, lineOf } from "./diff-line.ts";
@@ -46,6 +41,7 @@ const imageDefaults = new Set(
 class Differ {
   readonly #change: ResourceChange;
   readonly #images: ImageNames;
+  readonly #sensitive: PathSet;
   /** Keys of paths that are known only after the apply. */
   readonly #unknownKeys: ReadonlySet<string>;
   readonly #lines: DiffLine[] = [];
@@ -54,6 +50,7 @@ class Differ {
   constructor(change: ResourceChange, images: ImageNames) {
     this.#change = change;
     this.#images = images;
+    this.#sensitive = new PathSet(change.sensitive);
     this.#unknownKeys = new Set(change.unknown.map(keyOf));
   }
 
@@ -118,9 +115,7 @@ class Differ {
     if (this.#isServerManaged(after, at)) return;
     const key = lastName(at.path);
     if (isEnvironmentList(key, before) || isEnvironmentList(key, after)) {
-      const marked = this.#change.sensitive.some(
-        (secret) => secret.length <= at.path.length && isWithin(at.path, secret),
-      );
+      const marked = this.#sensitive.covers(at.path);
       this.#lines.push(
         ...diffEnvironment(before, after, {
           marked,
@@ -257,9 +252,7 @@ class Differ {
 
   #itemsText(list: readonly unknown[], all: readonly unknown[], at: Location): string | undefined {
     if (list.length === 0) return undefined;
-    const secret = this.#change.sensitive.some(
-      (it) => isWithin(it, at.path) || isWithin(it, at.pathBefore),
-    );
+    const secret = this.#sensitive.reaches(at.path) || this.#sensitive.reaches(at.pathBefore);
     const isCommand = /^(test|entrypoint)$/.test(lastName(at.path));
     const texts = list.map((item) => {
       if (secret || hasSecretPattern(String(item))) return hidden;
@@ -321,17 +314,12 @@ class Differ {
   }
 
   #isSecretPath(path: Path): boolean {
-    return (
-      this.#change.sensitive.some((secret) => isWithin(path, secret)) ||
-      isFreeText(this.#change.type, path)
-    );
+    return this.#sensitive.covers(path) || isFreeText(this.#change.type, path);
   }
 
   /** Whether the value at a path is or contains a secret. */
   #hasSecret(path: Path): boolean {
-    return (
-      this.#isSecretPath(path) || this.#change.sensitive.some((secret) => isWithin(secret, path))
-    );
+    return this.#isSecretPath(path) || this.#sensitive.reaches(path);
   }
 
   #text(value: unknown, at: Pick<Location, "path" | "pathBefore">): string | undefined {

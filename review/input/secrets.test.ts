@@ -15,7 +15,8 @@ import {
 import { synthesizedText } from "../test-stacks.ts";
 import { changeOfDocuments } from "./document-change.ts";
 import { changeOfPlan } from "./plan-json.ts";
-import { hasSecretPattern, hidden, isSecretName, mask, scrub, variableText } from "./secrets.ts";
+import { scrubber } from "./secret-texts.ts";
+import { hasSecretPattern, hidden, isSecretName, mask, variableText } from "./secrets.ts";
 import { parseDocument } from "./synthesized-document.ts";
 
 const canary = "canary-7f3a91c2e5";
@@ -665,8 +666,22 @@ test.each([
   ["hunt… and hunter2-… and hun…", `${hidden} and ${hidden} and hun…`],
   ["a truncated text…", "a truncated text…"],
 ])("removes truncated secrets: %s", (text, clean) =>
-  expect(scrub(text, ["hunter2-is-mine"])).toBe(clean),
+  expect(scrubber(["hunter2-is-mine"])(text)).toBe(clean),
 );
+
+test("removes overlapping and adjacent secrets", () => {
+  const scrub = scrubber(["abcdefgh", "efghijkl", "abcdef"]);
+  expect(scrub("abcdefghijkl abcdefabcdefgh abcdex")).toBe(`${hidden} ${hidden}${hidden} abcdex`);
+});
+
+test("takes linear time for thousands of secrets", { timeout: 10_000 }, () => {
+  const secrets = Array.from({ length: 20_000 }, (_, index) => `secret ${index} ${"x".repeat(50)}`);
+  const scrub = scrubber(secrets);
+  const clean = secrets.map((secret) => scrub(`TOKEN=${secret} and ${secret.slice(0, 20)}…`));
+  expect(new Set(clean)).toEqual(new Set([`TOKEN=${hidden} and ${hidden}`]));
+  const paths = secrets.map((_, index) => ["env", index]);
+  expect(new Set(mask({ env: secrets }, paths).env as string[])).toEqual(new Set([hidden]));
+});
 
 test("masks only the values at the paths", () => {
   expect(mask({ a: [{ b: 1, c: 2 }], d: 3 }, [["a", 0, "b"]])).toEqual({

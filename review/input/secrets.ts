@@ -1,6 +1,7 @@
 import { serverEnv } from "../../contract/server-env.ts";
-import type { Path, StackChange, Values } from "./change.ts";
-import { blocksOf, isObject, isWithin, textsIn, valueAt, visitTexts } from "./value-paths.ts";
+import type { Path, Values } from "./change.ts";
+import { PathSet } from "./path-set.ts";
+import { blocksOf, isObject, isWithin, valueAt, visitTexts } from "./value-paths.ts";
 
 /** Printed instead of a hidden value. */
 export const hidden = "(not shown)";
@@ -139,7 +140,7 @@ function hasSecretSetting(text: string): boolean {
 }
 
 /** Text that is only a Terraform expression. */
-const onlyExpression = /^\$\{[^}"]*\}$/;
+export const onlyExpression = /^\$\{[^}"]*\}$/;
 
 /** Attributes of a Kubernetes Secret that contain values, in typed resources and manifests. */
 const secretMaps = ["data", "binary_data", "data_wo", "string_data", "stringData"] as const;
@@ -206,18 +207,16 @@ function nameOfValue(parent: unknown, path: Path, text: string): string | undefi
 
 /** Replaces the values at sensitive paths with {@link hidden}. */
 export function mask(values: Values, sensitive: readonly Path[]): Values {
-  const walk = (value: unknown, paths: readonly Path[]): unknown => {
-    if (paths.length === 0) return value;
-    if (paths.some((path) => path.length === 0)) return hidden;
-    const below = (step: string | number) =>
-      paths.filter((path) => String(path[0]) === String(step)).map((path) => path.slice(1));
-    if (Array.isArray(value)) return value.map((item, index) => walk(item, below(index)));
+  const walk = (value: unknown, paths: PathSet | undefined): unknown => {
+    if (paths === undefined) return value;
+    if (paths.hasRoot) return hidden;
+    if (Array.isArray(value)) return value.map((item, index) => walk(item, paths.below(index)));
     if (!isObject(value)) return value;
     return Object.fromEntries(
-      Object.entries(value).map(([key, item]) => [key, walk(item, below(key))]),
+      Object.entries(value).map(([key, item]) => [key, walk(item, paths.below(key))]),
     );
   };
-  const masked = walk(values, sensitive);
+  const masked = walk(values, new PathSet(sensitive));
   return isObject(masked) ? masked : {};
 }
 
@@ -291,72 +290,6 @@ function isPrintableOption(name: string, value: string): boolean {
   );
 }
 
-/** Secret texts that no output may contain, longest first. */
-export function secretTexts(changes: readonly StackChange[]): readonly string[] {
-  const found = new Set<string>();
-  const add = (text: string) => {
-    if (!isRemovable(text)) return;
-    const line = shortenedText(text);
-    const quoted = JSON.stringify(text).slice(1, -1);
-    for (const printed of [text, line, line.trim(), quoted]) {
-      if (isRemovable(printed)) found.add(printed);
-    }
-  };
-  const addAll = (value: unknown) => {
-    for (const [path, text] of textsIn(value)) {
-      const list = path.at(-2) ?? path.at(-1);
-      const isVariable = typeof list === "string" && list.startsWith("env");
-      add(text.replace(/^\w+=/, ""));
-      if (!isVariable) add(text);
-    }
-  };
-  for (const change of changes) {
-    const { resources, drift, secrets = [] } = change;
-    for (const text of secrets) add(text);
-    for (const part of [change.configuration, change.configurationBefore]) {
-      for (const text of configuredSecrets(part)) add(text);
-    }
-    for (const part of [change.environmentBefore, change.environmentAfter]) {
-      for (const [, text] of textsIn(part)) for (const secret of passwordsOf(text)) add(secret);
-    }
-    for (const { type, sensitive, before, after } of [...resources, ...drift]) {
-      for (const path of sensitive) {
-        for (const values of [before, after]) {
-          const value = valueAt(values, path);
-          const isRelease = type === "helm_release" && path.length === 1 && path[0] === "metadata";
-          addAll(isRelease ? blocksOf(value).map(withoutNames) : underItsKey(path, value));
-        }
-      }
-    }
-  }
-  return [...found].sort((a, b) => b.length - a.length);
-}
-
-/** Omits the names of a release, which occur in other texts and are not secret. */
-function withoutNames(metadata: Values): Values {
-  const { name: _n, namespace: _s, chart: _c, version: _v, app_version: _a, ...rest } = metadata;
-  return rest;
-}
-
-/** Secrets of providers, backends and variable defaults, by name and by format. */
-function* configuredSecrets(configuration: unknown): Generator<string> {
-  for (const [path, text] of textsIn(configuration)) {
-    if (path.includes("references") || onlyExpression.test(text)) continue;
-    const names = path.filter(
-      (step) => typeof step === "string" && step !== "constant_value" && step !== "default",
-    );
-    const name = names.at(-1);
-    if (typeof name === "string" && isSecretName(name)) yield text;
-    else if (hasSecretPattern(text)) yield text;
-    yield* passwordsOf(text);
-  }
-}
-
-function passwordsOf(text: string): readonly string[] {
-  const found = [...text.matchAll(/:\/\/([^/\s:@]{0,256}):([^/\s@]+)@/g)];
-  return found.flatMap(([, , password = ""]) => [password]);
-}
-
 /** Removes user and password from a URL. */
 export function withoutUser(url: string): string {
   return url.replace(/:\/\/[^/\s]*@/, "://");
@@ -367,44 +300,4 @@ export function shortenedText(text: string): string {
   return text
     .replaceAll(/\s+/g, " ")
     .replaceAll(/(?<![0-9a-f])([0-9a-f]{12})[0-9a-f]{52}(?![0-9a-f])/g, "$1…");
-}
-
-/** Keeps the key of a value, which tells whether it is a list of environment variables. */
-function underItsKey(path: Path, value: unknown): unknown {
-  const last = path.filter((step) => typeof step === "string").at(-1);
-  return last === undefined ? value : { [last]: value };
-}
-
-/** Returns whether a secret can be removed without hiding ordinary words, numbers and booleans. */
-function isRemovable(text: string): boolean {
-  return text.length >= 6 && text.length <= 4_096 && !/^(-?[\d.]+|true|false)$/.test(text);
-}
-
-/** Removes secrets from a text. A last safeguard in case a rule or message copied or truncated one. */
-export function scrub(text: string, secrets: readonly string[]): string {
-  const clean = secrets.reduce(
-    (rest, secret) => (rest.includes(secret) ? rest.replaceAll(secret, hidden) : rest),
-    text,
-  );
-  return clean.includes("…") ? withoutTruncated(clean, secrets) : clean;
-}
-
-/** Shortest prefix of a secret that is hidden, in characters. */
-const minPrefix = 4;
-
-/** Removes truncated secrets: `hunter2-is-m…`. */
-function withoutTruncated(text: string, secrets: readonly string[]): string {
-  const parts = text.split("…");
-  const last = parts.pop() ?? "";
-  const clean = parts.map((part) => {
-    let cut = part.length;
-    for (const secret of secrets) {
-      const head = secret.slice(0, minPrefix);
-      for (let at = part.indexOf(head); at >= 0 && at < cut; at = part.indexOf(head, at + 1)) {
-        if (secret.startsWith(part.slice(at))) cut = at;
-      }
-    }
-    return cut === part.length ? `${part}…` : `${part.slice(0, cut)}${hidden}`;
-  });
-  return [...clean, last].join("");
 }
