@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import type { ResourceChange, StackChange } from "./change.ts";
+import { PathSet } from "./path-set.ts";
 import { mask } from "./secrets.ts";
 import { few } from "./stack-facts.ts";
-import { canonical, changedPaths, isWithin, pathText } from "./value-paths.ts";
+import { canonical, changedPaths, pathText } from "./value-paths.ts";
 
 /**
  * SHA-256 of a stack's planned changes, without secrets because it is published. Plans that differ only in a secret's value have the
@@ -119,13 +120,12 @@ function resourceDifferences(reviewed: StackChange, fresh: StackChange): readonl
     if (old.action !== now.action) {
       return [`${address}: the reviewed action is ${old.action}, the new plan's is ${now.action}`];
     }
+    const unknown = [new PathSet(old.unknown), new PathSet(now.unknown)] as const;
     const paths = [
       ...changedPaths(old.before, now.before, strictly),
       ...changedPaths(old.after, now.after, strictly),
       ...[...old.unknown, ...now.unknown].filter(
-        (path) =>
-          old.unknown.some((it) => isWithin(path, it)) !==
-          now.unknown.some((it) => isWithin(path, it)),
+        (path) => unknown[0].covers(path) !== unknown[1].covers(path),
       ),
     ];
     const names = [...new Set(paths.map((path) => pathText(path.slice(0, 3))))].slice(0, 5);

@@ -1,6 +1,8 @@
 import type { Path, ResourceChange } from "../input/change.ts";
+import { PathSet } from "../input/path-set.ts";
 import { canBeSecret, hasSecretPattern, isSecretName } from "../input/secrets.ts";
-import { isObject, isWithin, textsIn } from "../input/value-paths.ts";
+import { isObject, textsIn } from "../input/value-paths.ts";
+import { cached } from "./cached.ts";
 import { containerPath } from "./example-paths.ts";
 import { deploymentsOf, ofType, podContainers, podOf, releasesOf, resourcesOf } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
@@ -9,8 +11,10 @@ import { blocks, isExpression, isSet, texts } from "./values.ts";
 /** Fake secret of the examples. */
 const planted = "planted-0000000000";
 
-function isFromSensitiveVariable({ sensitive }: ResourceChange, path: Path): boolean {
-  return sensitive.some((marked) => marked.length < path.length && isWithin(path, marked));
+const sensitivePaths = cached(({ sensitive }: ResourceChange) => new PathSet(sensitive));
+
+function isFromSensitiveVariable(resource: ResourceChange, path: Path): boolean {
+  return sensitivePaths(resource).covers(path.slice(0, -1));
 }
 
 /** Readable secrets. Findings never contain values. */
