@@ -93,7 +93,7 @@ test("reports cost, memory and lost TensorRT engines of a GPU change", () => {
   ]);
   expect([after?.gpus, after?.usdPerHour, after?.vramUsableMiB]).toEqual(["1 × a10", 0.75, 20_725]);
   expect(verdict.reasons).toContain(
-    "single-gpu: triton-trt/engine-cache/volume: its content is lost.",
+    "single-gpu: volume single-gpu-triton-trt-engines-sm89-26.05-py3: its content is lost.",
   );
 });
 
@@ -193,7 +193,7 @@ const pods = (replicas: number, image = "a:1") =>
 
 test.each<readonly [string, string, object | null, object]>([
   [
-    "fewer pods of d",
+    "fewer pods of horizontal pod autoscaler d",
     "kubernetes_horizontal_pod_autoscaler_v2.d",
     named({ min_replicas: 4, max_replicas: 8 }),
     named({ min_replicas: 2, max_replicas: 8 }),
@@ -328,17 +328,16 @@ test("reports failing checks and deferred changes", () => {
   const { verdict, stacks } = reviewOf([change]);
   expect(verdict.reasons).toEqual([
     "test: Failing checks: check.reachable.",
-    "test: A second plan and apply is required for docker_volume.late (destroyed).",
+    "test: A second plan and apply is required for volume late (destroyed).",
   ]);
   expect(stacks.every(isUnchanged)).toBe(false);
 });
 
 test("reports provider actions without their arguments", () => {
-  const address = "action.local_command.warm";
   const change = plannedChange([], {
     action_invocations: [
       {
-        address,
+        address: "action.local_command.warm",
         config_values: { command: "planted-command" },
         config_sensitive: {},
         lifecycle_action_trigger: {
@@ -352,7 +351,7 @@ test("reports provider actions without their arguments", () => {
   expect(review.verdict).toEqual({
     level: "attention",
     reasons: [
-      `test: The apply invokes provider actions, whose effects no plan shows: ${address} (after create of docker_container.a).`,
+      "test: The apply invokes provider actions, whose effects no plan shows: local_command warm (after create of container a).",
     ],
   });
   expect(markdownComment(review)).not.toContain("planted-command");

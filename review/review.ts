@@ -23,6 +23,7 @@ import {
 import { fingerprintOf } from "./input/fingerprint.ts";
 import { scrubber, secretTexts } from "./input/secret-texts.ts";
 import { titleOf } from "./input/stack-facts.ts";
+import { changedSubject } from "./input/subject.ts";
 import { isObject } from "./input/value-paths.ts";
 
 /** Content of a review comment, without secrets. */
@@ -76,6 +77,7 @@ function stackReview(
   return {
     stack: change.stack,
     source: change.source,
+    engine: change.engine,
     terraformVersion: change.terraformVersion,
     counts: countsOf(change),
     changes: change.resources
@@ -94,7 +96,11 @@ function stackReview(
     })),
     limitations: change.limitations,
     outputs: Object.keys(change.plan?.outputs.values ?? {}).sort(),
-    notes: [...(change.notes ?? []), ...stackNotes(change), ...modelNotes(current, predict)],
+    notes: [
+      ...(change.notes ?? []),
+      ...stackNotes(change, comparison),
+      ...modelNotes(current, predict),
+    ],
     fingerprint: fingerprintOf(unmerged),
   };
 }
@@ -112,6 +118,7 @@ function reviewedChange(
   return {
     address: resource.address,
     title: titleOf(resource),
+    subject: changedSubject(resource, comparison),
     type: resource.type,
     action: action as ReviewedChange["action"],
     createBeforeDestroy: resource.createBeforeDestroy,

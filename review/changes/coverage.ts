@@ -1,6 +1,7 @@
 import type { ResourceChange, StackChange, Values } from "../input/change.ts";
 import { asTyped, baseType, isExaminedType } from "../input/resource-types.ts";
 import { few, isOneShot, isOwnChart, withoutKey } from "../input/stack-facts.ts";
+import { changedSubject } from "../input/subject.ts";
 import { blockOf, blocksOf, canonical, isObject } from "../input/value-paths.ts";
 import { chartDocuments } from "./chart-values.ts";
 import { unexaminedAttributes } from "./examined-attributes.ts";
@@ -14,6 +15,8 @@ export type Topic = (typeof topics)[number];
 /** A resource that some statements of the review do not cover. */
 export interface Unexamined {
   readonly address: string;
+  /** Its name in sentences. */
+  readonly name: string;
   readonly type: string;
   /** Completes "resources …": `of hashicorp/aws`. */
   readonly which: string;
@@ -33,9 +36,13 @@ export function coverageOf(stack: StackComparison): Coverage {
   const managed = change.resources.filter(
     ({ mode, deposed }) => mode === "managed" && deposed === undefined,
   );
-  const gaps = change.resources.flatMap((it) => gapsOf(it, stack));
-  const deferred = (change.plan?.deferred ?? []).map(
-    (it): Unexamined => ({ ...gap(it, "deferred to a second plan"), changes: false }),
+  const named = (resource: ResourceChange) => (it: Gap) => ({
+    ...it,
+    name: changedSubject(resource, stack),
+  });
+  const gaps = change.resources.flatMap((it) => gapsOf(it, stack).map(named(it)));
+  const deferred = (change.plan?.deferred ?? []).map((it) =>
+    named(it)({ ...gap(it, "deferred to a second plan"), changes: false }),
   );
   const modules = modulesOf(change);
   return {
@@ -60,18 +67,22 @@ export function gapTexts(
   });
 }
 
-function gap(resource: ResourceChange, which: string, about: readonly Topic[] = topics) {
+type Gap = Omit<Unexamined, "name">;
+
+function gap(resource: ResourceChange, which: string, about: readonly Topic[] = topics): Gap {
   const { address, type, action } = resource;
   const changes = action !== "no-op" && action !== "forget";
   return { address, type, which, topics: about, changes };
 }
 
-function gapsOf(resource: ResourceChange, stack: StackComparison): readonly Unexamined[] {
+function gapsOf(resource: ResourceChange, stack: StackComparison): readonly Gap[] {
   if (resource.deposed !== undefined) return [];
   if (resource.mode !== "managed") {
+    if (resource.action !== "read") return [];
     // its program runs during the apply
-    const runs = resource.type === "external" && resource.action === "read";
-    return runs ? [gap(resource, "that run a program")] : [];
+    if (resource.type === "external") return [gap(resource, "that run a program")];
+    const isOpened = resource.mode === "ephemeral" && !isInert(resource.type, {});
+    return isOpened ? [gap(resource, "opened during the apply", ["impact"])] : [];
   }
   const { type, values } = asTyped(resource.type, resource.after ?? resource.before ?? {});
   const base = baseType(type);
@@ -92,8 +103,12 @@ function gapsOf(resource: ResourceChange, stack: StackComparison): readonly Unex
   return gaps.length > 0 ? gaps : attributeGaps(resource);
 }
 
-function attributeGaps(resource: ResourceChange): readonly Unexamined[] {
-  const attributes = unexaminedAttributes(asTypedChange(resource));
+function attributeGaps(resource: ResourceChange): readonly Gap[] {
+  const sets = /^(create|update|replace)$/.test(resource.action);
+  const attributes = [
+    ...unexaminedAttributes(asTypedChange(resource)),
+    ...(sets ? (resource.writeOnly ?? []) : []),
+  ];
   if (attributes.length === 0) return [];
   return [gap(resource, `with values that the review does not know (${few(attributes)})`)];
 }
@@ -196,6 +211,7 @@ function modulesOf({ modules }: StackChange): readonly Unexamined[] {
   const { before = {}, after = {} } = modules ?? {};
   return Object.keys({ ...before, ...after }).map((name) => ({
     address: `module.${name}`,
+    name: `module.${name}`,
     type: "module",
     which: "in a module",
     topics,

@@ -5,6 +5,7 @@ import type { ReviewedChange } from "./stack-review.ts";
 
 /** Whether a change is a deployment step, such as a check or a one-shot container. */
 export function isStep({ type, after, before }: ResourceChange, impact: Impact | undefined) {
+  if (impact?.isForgotten) return false;
   const noHarm = impact === undefined || (impact.unavailable.length === 0 && !impact.dataLost);
   if (type === "terraform_data" || type === "null_resource") return noHarm;
   return type === "docker_container" && isOneShot(after ?? before) && noHarm;
@@ -22,7 +23,7 @@ export function dangerOf(change: ReviewedChange): 0 | 1 | 2 | 3 {
   const replacesUnknown = action === "replace" && impact === undefined;
   const isWorse = impact?.degrades !== undefined || impact?.interrupts === true;
   const isHarmful = replacesUnknown || isWorse || change.unexamined !== undefined;
-  return action === "delete" || action === "forget" || isHarmful ? 2 : 3;
+  return action === "delete" || impact?.isForgotten || isHarmful ? 2 : 3;
 }
 
 const dangers = ["delete", "replace", "forget", "update", "create", "no-op"];

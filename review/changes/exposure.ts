@@ -4,6 +4,7 @@ import type { Values } from "../input/change.ts";
 import { baseType, type ExaminedType } from "../input/resource-types.ts";
 import { hidden } from "../input/secrets.ts";
 import { isOneShot, objectName, type StackFacts, withoutKey } from "../input/stack-facts.ts";
+import { subjectOf } from "../input/subject.ts";
 import { blockOf, blocksOf, isObject } from "../input/value-paths.ts";
 import { chartDocuments, chartKey } from "./chart-values.ts";
 import type { StackComparison } from "./impact-kinds.ts";
@@ -14,7 +15,7 @@ export const exposureKinds = ["port", "authentication", "upstream", "privilege"]
 export interface Exposure {
   readonly kind: (typeof exposureKinds)[number];
   readonly address: string;
-  /** Service name, or the address. */
+  /** Service name, or kind and name of the resource. */
   readonly name: string;
   /** `port 8002/tcp on 0.0.0.0` */
   readonly description: string;
@@ -41,7 +42,7 @@ export function exposuresOf(stack: StackComparison): readonly Exposure[] {
     kind: it.kind,
     address: it.address,
     description: it.description,
-    name: it.name ?? facts.services.get(withoutKey(it.address))?.name ?? it.address,
+    name: it.name ?? nameIn(facts, it.address),
     status,
   });
   return [
@@ -49,6 +50,12 @@ export function exposuresOf(stack: StackComparison): readonly Exposure[] {
     ...before.filter((it) => !newKeys.has(key(it))).map((it) => named(stack.before, it, "removed")),
     ...after.filter((it) => oldKeys.has(key(it))).map((it) => named(stack.after, it, "unchanged")),
   ].sort((a, b) => (order(a) < order(b) ? -1 : 1));
+}
+
+function nameIn(facts: StackFacts, address: string): string {
+  const { type = "", values } = facts.values.get(address) ?? {};
+  const service = facts.services.get(withoutKey(address));
+  return service?.name ?? subjectOf({ address, type }, values, facts);
 }
 
 function order({ status, kind, address, description }: Exposure): string {

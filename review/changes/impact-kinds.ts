@@ -14,6 +14,8 @@ export interface Impact {
   readonly permanent?: true;
   /** Permanent degradation: less capacity, or wider permissions or network access. */
   readonly degrades?: "capacity" | "access";
+  /** Whether the old object continues to exist without being managed. */
+  readonly isForgotten?: true;
   /** Whether unknown clients may be interrupted. */
   readonly interrupts?: true;
 }

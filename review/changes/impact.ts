@@ -1,6 +1,6 @@
 import type { ResourceChange } from "../input/change.ts";
 import { baseType, type ExaminedType } from "../input/resource-types.ts";
-import { objectName, type StackFacts } from "../input/stack-facts.ts";
+import { isForgotten, objectName, type StackFacts } from "../input/stack-facts.ts";
 import { blockOf, sameValue } from "../input/value-paths.ts";
 import { containerImpact, volumeImpact } from "./docker-impact.ts";
 import {
@@ -25,10 +25,12 @@ export function impactOf(
   const resource = asTypedChange(resourceChange);
   const { type, action } = resource;
   if (action === "no-op" || action === "read") return undefined;
-  if (action === "forget") {
-    return noOutage(
-      "Terraform removes it from the state without destroying it: it continues to exist, unmanaged.",
-    );
+  if (isForgotten(resource)) {
+    const text =
+      action === "replace"
+        ? "A new one is created; the old one is not destroyed: it continues to exist, unmanaged, with its name and ports."
+        : "Terraform removes it from the state without destroying it: it continues to exist, unmanaged.";
+    return { ...noOutage(text), isForgotten: true };
   }
   if (resource.deposed !== undefined) {
     return noOutage(

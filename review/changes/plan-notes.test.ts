@@ -1,9 +1,12 @@
 import { expect, test } from "vitest";
 import { changeOf } from "../test-stacks.ts";
+import { comparisonOf } from "./impact-kinds.ts";
 import { stackNotes } from "./plan-notes.ts";
 
-const notesOf = (settings: string) =>
-  stackNotes(changeOf({ stack: "single-gpu", settings, edits: [] }, "passing"));
+const notesOf = (settings: string) => {
+  const change = changeOf({ stack: "single-gpu", settings, edits: [] }, "passing");
+  return stackNotes(change, comparisonOf(change));
+};
 
 test("names the models of which an environment accepts random weights", () => {
   expect(notesOf("models: [openclip-vit-b32]\nallowRandomWeights: true")).toContainEqual(

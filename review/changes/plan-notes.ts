@@ -1,10 +1,11 @@
 import type { Action, StackChange, Values } from "../input/change.ts";
 import { few } from "../input/stack-facts.ts";
+import { changedSubject, type FactsOfChange, subjectAt } from "../input/subject.ts";
 import { blocksOf, isObject } from "../input/value-paths.ts";
 
 /** Notes about a stack that are not about one change. */
-export function stackNotes(change: StackChange): readonly string[] {
-  return [...randomWeightNotes(change), ...planNotes(change)];
+export function stackNotes(change: StackChange, facts: FactsOfChange): readonly string[] {
+  return [...randomWeightNotes(change), ...planNotes(change, facts)];
 }
 
 /** The review does not read the weights; the requirements for the host state whether they may be random. */
@@ -21,17 +22,24 @@ function randomWeightNotes({ resources, stack }: StackChange): readonly string[]
       ];
 }
 
-function planNotes({ plan }: StackChange): readonly string[] {
+function planNotes({ plan, resources }: StackChange, facts: FactsOfChange): readonly string[] {
   if (plan === undefined) return [];
+  const byAddress = new Map(resources.map((it) => [it.address, it]));
+  const nameOf = (address: string) => {
+    const resource = byAddress.get(address);
+    return resource === undefined ? subjectAt(address) : changedSubject(resource, facts);
+  };
   const word: Readonly<Partial<Record<Action, string>>> = {
     delete: "destroyed",
     replace: "replaced",
+    create: "created",
+    update: "updated",
   };
   const late = [
-    ...plan.deferred.map(({ address, action }) => `${address} (${word[action] ?? action})`),
-    ...plan.deferredActions,
+    ...plan.deferred.map((it) => `${changedSubject(it, facts)} (${word[it.action] ?? it.action})`),
+    ...plan.deferredActions.map(actionName),
   ];
-  const programs = invokedActions(plan.actions.values);
+  const programs = invokedActions(plan.actions.values, nameOf);
   return [
     ...(programs.length === 0
       ? []
@@ -41,8 +49,13 @@ function planNotes({ plan }: StackChange): readonly string[] {
   ];
 }
 
-/** `action.local_command.x (after create of docker_container.a)` */
-function invokedActions(actions: Values): readonly string[] {
+/** `local_command restart` */
+function actionName(address: string): string {
+  return address.replace(/^.*action\.(\w+)\./s, "$1 ");
+}
+
+/** `local_command restart (after create of embed)` */
+function invokedActions(actions: Values, nameOf: (address: string) => string): readonly string[] {
   return Object.entries(actions).flatMap(([address, invocations]) =>
     blocksOf(invocations).map(({ trigger }) => {
       const { action_trigger_event: event, triggering_resource_address: resource } = isObject(
@@ -50,10 +63,10 @@ function invokedActions(actions: Values): readonly string[] {
       )
         ? trigger
         : {};
-      if (typeof event !== "string" || typeof resource !== "string") return address;
+      if (typeof event !== "string" || typeof resource !== "string") return actionName(address);
       // `AfterCreate` or `after_create`
       const words = event.replaceAll(/([a-z])([A-Z])/g, "$1 $2").replaceAll("_", " ");
-      return `${address} (${words.toLowerCase()} of ${resource})`;
+      return `${actionName(address)} (${words.toLowerCase()} of ${nameOf(resource)})`;
     }),
   );
 }

@@ -12,6 +12,9 @@ const reasons: Readonly<Record<string, string>> = {
   delete_because_wrong_repetition: "count or for_each was added or removed.",
   delete_because_count_index: "count was lowered.",
   delete_because_each_key: "Its key was removed from for_each.",
+  delete_because_enabled_false: "Its enabled is false.",
+  forgot_because_lifecycle_destroy_in_config: "Its lifecycle sets destroy = false.",
+  forgot_because_lifecycle_destroy_in_state: "Its lifecycle in the state has destroy = false.",
   delete_because_no_module: "Its module was removed.",
   delete_because_no_move_target: "The target address of its moved block does not exist.",
 };

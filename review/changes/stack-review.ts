@@ -9,6 +9,8 @@ import type { ServingChange } from "./serving.ts";
 export interface StackReview {
   readonly stack: string;
   readonly source: StackChange["source"];
+  /** Program that created the plan. */
+  readonly engine?: StackChange["engine"];
   readonly terraformVersion?: string;
   readonly counts: Counts;
   /** Most dangerous first. */
@@ -44,6 +46,8 @@ export interface ReviewedChange {
   readonly address: string;
   /** `triton-trt/container` */
   readonly title: string;
+  /** Its name in sentences: `triton-trt`, `volume engines`. */
+  readonly subject: string;
   readonly type: string;
   readonly action: Exclude<Action, "no-op" | "read">;
   readonly createBeforeDestroy?: boolean;

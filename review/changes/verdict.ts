@@ -70,20 +70,19 @@ function attentionReasons(review: StackReview): readonly string[] {
 
 function impactReasons(review: StackReview): readonly string[] {
   const { changes } = review;
-  const titles = (matches: (change: ReviewedChange) => boolean) =>
-    changes.filter(matches).map(({ title }) => title);
+  const subjects = (matches: (change: ReviewedChange) => boolean) =>
+    changes.filter(matches).map(({ subject }) => subject);
   const { permanent, temporary } = unavailableServices(review);
   const deleted = changes.filter(({ action, isStep }) => action === "delete" && !isStep);
-  const forgotten = changes.filter(({ action }) => action === "forget");
   const interrupted = (action: ReviewedChange["action"]) =>
-    titles((change) => change.action === action && change.impact?.interrupts === true);
+    subjects((change) => change.action === action && change.impact?.interrupts === true);
   return [
     about(permanent, " becomes permanently unavailable.", " become permanently unavailable."),
     about(temporary, " is temporarily unavailable.", " are temporarily unavailable."),
     lessCapacityText(review),
     gpuText(review),
     about(
-      titles(({ impact }) => impact?.dataLost === true),
+      subjects(({ impact }) => impact?.dataLost === true),
       ": its content is lost.",
       ": their contents are lost.",
     ),
@@ -92,11 +91,13 @@ function impactReasons(review: StackReview): readonly string[] {
       : "",
     about(interrupted("replace"), ": unavailable until recreated."),
     about(interrupted("update"), ": may be temporarily unavailable."),
-    forgotten.length > 0
-      ? `${countText(forgotten.length, "resource")} removed from the state but not destroyed: no longer managed.`
-      : "",
     about(
-      titles(({ impact }) => impact?.degrades === "access"),
+      subjects(({ impact }) => impact?.isForgotten === true),
+      " is removed from the state but not destroyed: no longer managed.",
+      " are removed from the state but not destroyed: no longer managed.",
+    ),
+    about(
+      subjects(({ impact }) => impact?.degrades === "access"),
       ": permissions or network access change.",
     ),
   ];
@@ -145,7 +146,8 @@ function about(subjects: readonly string[], singular: string, plural = singular)
 /** Resources of a change that some statements of the review do not cover. */
 function unexaminedText({ coverage: { unexamined } }: StackReview): string {
   const changed = unexamined.filter(({ changes }) => changes);
-  return gapTexts(changed, undefined, (count) =>
+  const named = changed.map(({ name, ...it }) => ({ ...it, name, address: name }));
+  return gapTexts(named, undefined, (count) =>
     count === 1 ? "changes but was not examined" : "change but were not examined",
   ).join(" ");
 }
@@ -159,7 +161,7 @@ function lessCapacityText({ capacity: { before, after }, changes }: StackReview)
   });
   const others = changes
     .filter(({ impact }) => impact?.degrades === "capacity")
-    .map(({ title }) => title);
+    .map(({ subject }) => subject);
   const all = services.length > 0 ? services : others;
   return all.length > 0 ? `Less capacity: fewer pods of ${few(all)}.` : "";
 }

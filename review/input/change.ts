@@ -36,6 +36,8 @@ export interface ResourceChange {
   readonly reason?: string;
   readonly movedFrom?: string;
   readonly imported?: boolean;
+  /** Write-only attributes in the configuration, whose values no plan contains. */
+  readonly writeOnly?: readonly string[];
   /** Address of the container's `docker_image`. */
   readonly imageResource?: string;
 }
@@ -63,6 +65,8 @@ export interface StackChange {
   };
   /** Configuration before the change, if known. */
   readonly configurationBefore?: StackChange["configuration"];
+  /** Program that created the plan, if it is not Terraform. */
+  readonly engine?: "OpenTofu";
   readonly terraformVersion?: string;
   /** Sources of the providers whose versions a lock file fixes: `hashicorp/aws`. */
   readonly lockedProviders?: readonly string[];

@@ -61,10 +61,9 @@ export function parseJson(text: string, fileName: string): unknown {
   return value;
 }
 
-/** Removes the command and the workflow commands that the wrapper of GitHub's `setup-terraform` prints around the output. */
+/** Removes the command and the workflow commands that the wrapper of GitHub's `setup-terraform` prints around the output; no line of JSON starts like them. */
 function withoutWrapper(text: string): string {
-  if (!text.startsWith("[command]")) return text;
-  return text.replace(/^\[command\][^\n]*\n/, "").replace(/(\n::[^\n]*)+\s*$/, "");
+  return text.replace(/^(\[command\]|::)[^\n]*\n/gm, "").replace(/^::.*/ms, "");
 }
 
 /** Quotes the numbers of a valid JSON text that a double cannot represent, such as integers above 2^53, so that all their digits count. */

@@ -4,16 +4,16 @@ import type { ActionInvocation, Plan } from "./plan-schema.ts";
 import { isSecretName, secretPaths } from "./secrets.ts";
 import { isObject, markedPaths } from "./value-paths.ts";
 
-/** Variables that are sensitive or have the name of a secret; a plan contains their values in plain text. */
+/** Variables that are sensitive or ephemeral or have the name of a secret; a plan contains their values in plain text. */
 export function sensitiveVariables(
   plan: Plan,
 ): readonly (readonly [name: string, value: unknown])[] {
   const declared = plan.configuration?.root_module?.variables ?? {};
   return Object.entries(plan.variables ?? {})
-    .filter(
-      ([name]) =>
-        (Object.hasOwn(declared, name) && declared[name]?.sensitive === true) || isSecretName(name),
-    )
+    .filter(([name]) => {
+      const { sensitive, ephemeral } = Object.hasOwn(declared, name) ? (declared[name] ?? {}) : {};
+      return sensitive === true || ephemeral === true || isSecretName(name);
+    })
     .map(([name, { value }]) => [name, value]);
 }
 
@@ -50,7 +50,7 @@ export function factsOfPlan(plan: Plan, fileName: string): PlanFacts {
       sensitiveVariables(plan).map(([name]) => [name]),
     ),
     providers: partOf(plainValues(plan.configuration?.provider_config ?? {})),
-    provisioners: partOf(plainValues(provisionersIn(plan.configuration?.root_module, ""))),
+    provisioners: partOf(plainValues(provisionersIn(plan.configuration?.root_module))),
     actions: actionsPart(plan.action_invocations ?? []),
     deferredActions: (plan.deferred_action_invocations ?? [])
       .map((it) => it.action_invocation.address)
@@ -90,20 +90,40 @@ export function plainValues(values: Values): Values {
   return walk(values) as Values;
 }
 
+/** Resources in a module of the configuration and the modules that it calls, by address. */
+function declaredIn(module: unknown, prefix = ""): readonly (readonly [string, Values])[] {
+  if (!isObject(module)) return [];
+  const resources = Array.isArray(module.resources) ? module.resources.filter(isObject) : [];
+  const calls = Object.entries(isObject(module.module_calls) ? module.module_calls : {});
+  return [
+    ...resources.map((it) => [`${prefix}${String(it.address)}`, it] as const),
+    ...calls.flatMap(([name, call]) =>
+      declaredIn(isObject(call) ? call.module : undefined, `${prefix}module.${name}.`),
+    ),
+  ];
+}
+
 /** Provisioners of all resources, by address, including modules. */
-export function provisionersIn(module: unknown, prefix: string): Values {
-  if (!isObject(module)) return {};
-  const resources = Array.isArray(module.resources) ? module.resources : [];
-  const own = resources.flatMap((it): [string, unknown][] =>
-    isObject(it) && Array.isArray(it.provisioners) && it.provisioners.length > 0
-      ? [[`${prefix}${String(it.address)}`, it.provisioners]]
-      : [],
+export function provisionersIn(module: unknown): Values {
+  return Object.fromEntries(
+    declaredIn(module)
+      .filter(([, { provisioners: all }]) => Array.isArray(all) && all.length > 0)
+      .map(([address, { provisioners }]) => [address, provisioners]),
   );
-  const below = Object.entries(isObject(module.module_calls) ? module.module_calls : {}).flatMap(
-    ([name, call]) =>
-      Object.entries(
-        provisionersIn(isObject(call) ? call.module : undefined, `${prefix}module.${name}.`),
-      ),
+}
+
+/** Write-only attributes that are set, by address of the resource; by convention, their names end in `_wo`. */
+export function writeOnlyAttributes(module: unknown): ReadonlyMap<string, readonly string[]> {
+  const namesIn = (value: unknown): readonly string[] =>
+    Array.isArray(value)
+      ? value.flatMap(namesIn)
+      : Object.entries(isObject(value) ? value : {}).flatMap(([name, inner]) =>
+          name.endsWith("_wo") ? [name] : namesIn(inner),
+        );
+  return new Map(
+    declaredIn(module).flatMap(([address, { expressions }]) => {
+      const names = [...new Set(namesIn(expressions))];
+      return names.length === 0 ? [] : [[address, names] as const];
+    }),
   );
-  return Object.fromEntries([...own, ...below]);
 }

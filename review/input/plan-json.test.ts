@@ -90,6 +90,12 @@ test("reads an ephemeral resource, which OpenTofu opens, and an object that is r
 test("reads the output of setup-terraform's wrapper", () => {
   const wrapped = `[command]/home/runner/terraform-bin show -json p\n${planText("create")}\n::debug::Terraform exited with code 0.\n::debug::stderr: \n`;
   expect(read(wrapped).resources).toEqual(read(planText("create")).resources);
+  // version 1 sets outputs after an empty line
+  const older = wrapped.replace(
+    "\n::debug::stderr",
+    "\n\n::set-output name=stdout::{}\n::debug::stderr",
+  );
+  expect(read(older).resources).toEqual(read(planText("create")).resources);
 });
 
 test.each([

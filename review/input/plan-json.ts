@@ -2,7 +2,13 @@ import { basename } from "node:path";
 import { environmentOutput } from "../../contract/environment.ts";
 import type { StackChange } from "./change.ts";
 import { parseJson, validated } from "./json-file.ts";
-import { factsOfPlan, plainValues, provisionersIn, sensitiveVariables } from "./plan-facts.ts";
+import {
+  factsOfPlan,
+  plainValues,
+  provisionersIn,
+  sensitiveVariables,
+  writeOnlyAttributes,
+} from "./plan-facts.ts";
 import { changesOf, driftOf } from "./plan-resources.ts";
 import { type Plan, planSchema } from "./plan-schema.ts";
 import { ReviewError } from "./review-error.ts";
@@ -31,7 +37,9 @@ export function changeOfPlan({ fileName, text, stack }: PlanFile): StackChange {
   checkVersion(raw, fileName);
   const plan = validated(planSchema, raw, fileName);
   const imageOf = imagesOfContainers(plan);
-  const provisioners = plainValues(provisionersIn(plan.configuration?.root_module, ""));
+  const root = plan.configuration?.root_module;
+  const provisioners = plainValues(provisionersIn(root));
+  const writeOnly = writeOnlyAttributes(root);
   const output = plan.output_changes?.[environmentOutput];
   const environmentAfter = output?.after ?? undefined;
   const environmentBefore = output?.before ?? undefined;
@@ -41,11 +49,14 @@ export function changeOfPlan({ fileName, text, stack }: PlanFile): StackChange {
     source: "plan",
     resources: changesOf(plan.resource_changes ?? [], fileName).map((it) => {
       const imageResource = imageOf.get(withoutKey(it.address));
-      const own = ownValue(provisioners, withoutInstanceKeys(it.address));
+      const declared = withoutInstanceKeys(it.address);
+      const own = ownValue(provisioners, declared);
+      const hiddenNames = writeOnly.get(declared);
       return {
         ...it,
         ...(imageResource === undefined ? {} : { imageResource }),
         ...(own === undefined ? {} : { programs: commandsOf(own) }),
+        ...(hiddenNames === undefined ? {} : { writeOnly: hiddenNames }),
       };
     }),
     drift: driftOf(plan, fileName),
@@ -55,6 +66,7 @@ export function changeOfPlan({ fileName, text, stack }: PlanFile): StackChange {
       textsIn(value).map(([, text]) => text),
     ),
     configuration: configurationOf(plan),
+    ...(text.includes('"registry.opentofu.org/') ? { engine: "OpenTofu" as const } : {}),
     terraformVersion: plan.terraform_version ?? undefined,
     plan: factsOfPlan(plan, fileName),
     limitations: [

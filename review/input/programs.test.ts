@@ -25,7 +25,7 @@ test("reports a resource that runs a program without the command", () => {
   const found = programs((stack) => {
     stack.resource.null_resource = { n: { provisioner: exec("curl planted | sh") } };
   });
-  expect(found).toEqual(["null_resource.n: new program run during the apply (local-exec)."]);
+  expect(found).toEqual(["n: new program run during the apply (local-exec)."]);
 });
 
 test("a new program needs attention", () => {
@@ -40,7 +40,7 @@ test("reports a changed program", () => {
     stack.resource.terraform_data[gate].provisioner = exec("true");
   });
   expect(found).toEqual([
-    `terraform_data.${gate}: changed program run during the apply (local-exec).`,
+    "embed/ready/healthy: changed program run during the apply (local-exec).",
   ]);
 });
 
@@ -53,14 +53,12 @@ test("reports several changed programs in one sentence", () => {
       };
     }
   });
-  expect(found).toEqual([
-    "null_resource.a, null_resource.b: new program run during the apply (local-exec).",
-  ]);
+  expect(found).toEqual(["a, b: new program run during the apply (local-exec)."]);
 });
 
 test("reports a data source that runs a program", () => {
   const found = programs((stack) => {
     stack.data = { external: { e: { program: ["sh", "-c", "x"] } } };
   });
-  expect(found).toEqual(["data.external.e: new program or request run during the plan."]);
+  expect(found).toEqual(["external e: new program or request run during the plan."]);
 });

@@ -1,4 +1,5 @@
 import { few } from "./stack-facts.ts";
+import { subjectAt } from "./subject.ts";
 import type { SynthesizedDocument } from "./synthesized-document.ts";
 import { blocksOf, canonical, ownValue } from "./value-paths.ts";
 
@@ -19,7 +20,7 @@ export function newPrograms(
   for (const [address, { kind, definition }] of programsIn(after)) {
     if (old.get(address)?.definition === definition) continue;
     const change = `${old.has(address) ? "changed" : "new"} ${kind}`;
-    addressesOf.set(change, [...(addressesOf.get(change) ?? []), address]);
+    addressesOf.set(change, [...(addressesOf.get(change) ?? []), subjectAt(address)]);
   }
   return [...addressesOf]
     .map(([change, addresses]) => `${few(addresses.sort())}: ${change}.`)

@@ -34,6 +34,11 @@ export function isOneShot(container: Values | undefined): boolean {
   return container?.must_run === false && container.attach === true;
 }
 
+/** Returns whether an object is removed from the state without being destroyed, also if another one replaces it. */
+export function isForgotten({ action, actions }: ResourceChange): boolean {
+  return action === "forget" || actions?.includes("forget") === true;
+}
+
 /** Returns whether a release uses this project's chart. */
 export function isOwnChart(release: Values | undefined): boolean {
   return /(^|\/)clipstack$/.test(String(release?.chart ?? ""));
@@ -58,10 +63,13 @@ export function withoutKey(address: string): string {
 }
 
 /** Construct path, or the address without its hash. */
-export function titleOf({ constructPath, address }: ResourceChange): string {
+export function titleOf({
+  constructPath,
+  address,
+}: Pick<ResourceChange, "constructPath" | "address">): string {
   if (constructPath !== undefined) return constructPath.split("/").slice(1).join("/");
   return withoutKey(address)
-    .replace(/^\w+\./, "")
+    .replace(/^.*\./s, "")
     .replace(/_[0-9A-F]{8}$/, "")
     .replaceAll("_", "/");
 }

@@ -140,10 +140,10 @@ function countTable(stacks: readonly StackReview[], level: Level): Block {
           .slice(0, level === "counts" ? maxStacks : stacks.length),
   );
   const others = stacks.filter((stack) => !listed.has(stack));
-  const sourceText = ({ source, terraformVersion: version }: StackReview) =>
+  const sourceText = ({ source, engine, terraformVersion }: StackReview) =>
     source === "synthesis"
       ? "two synthesized configurations"
-      : `plan${version === undefined ? "" : ` of Terraform ${version}`}`;
+      : `plan of ${[engine ?? "Terraform", terraformVersion].join(" ").trim()}`;
   const otherRow = [
     [listed.size === 0 ? plural(others.length, "stack") : `${others.length} more`],
     ...cells((name) => others.reduce((sum, { counts }) => sum + counts[name], 0)),

@@ -1,5 +1,5 @@
 import type { ResourceChange, StackChange } from "../input/change.ts";
-import { isOneShot, withoutKey } from "../input/stack-facts.ts";
+import { isForgotten, isOneShot, withoutKey } from "../input/stack-facts.ts";
 import { canonical, isObject } from "../input/value-paths.ts";
 import { environmentBefore, environmentOf } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
@@ -11,8 +11,11 @@ function removed(types: RegExp) {
     isDestroyed(change)
       ? []
       : change.resources.filter(
-          ({ action, mode, type }) =>
-            (action === "delete" || action === "replace") && mode === "managed" && types.test(type),
+          (it) =>
+            (it.action === "delete" || it.action === "replace") &&
+            !isForgotten(it) &&
+            it.mode === "managed" &&
+            types.test(it.type),
         );
 }
 

@@ -130,7 +130,7 @@ export const secretRules: readonly ReviewRule[] = [
     title: "A variable for a secret is sensitive and has no default.",
     rationale:
       "Terraform prints non-sensitive variables in plans and logs, and a default value is in the repository.",
-    inputs: "`variable` of the synthesized file, by name.",
+    inputs: "`variable` of the synthesized file, by name. Ephemeral variables count as sensitive.",
     fix: "set sensitive to true, and remove the default",
     example: {
       stack: "single-gpu",
@@ -144,7 +144,8 @@ export const secretRules: readonly ReviewRule[] = [
       for (const [name, body] of Object.entries(variables)) {
         const [variable] = blocks(body);
         if (variable === undefined || !isSecretName(name)) continue;
-        if (variable.sensitive !== true) yield { message: `variable ${name} must be sensitive` };
+        const isHidden = variable.sensitive === true || variable.ephemeral === true;
+        if (!isHidden) yield { message: `variable ${name} must be sensitive` };
         if (isSet(variable.default) && variable.default !== "") {
           yield { message: `variable ${name} must have no default` };
         }
