@@ -119,7 +119,15 @@ const chartTests = ["tests/deploy/chart.integ.test.ts", "tests/chart/test-helm.t
 const ownStackTests = ["tests/examples-own-stack.integ.test.ts"];
 const imageTests = ["tests/deploy/images.integ.test.ts"];
 
+/** The test runs every block of the guide. */
+const kubectlCommands = ["-n clipstack", "kustomize", "apply --server-side --force-conflicts"];
+
 export const commandsTested: readonly TestedCommand[] = [
+  ...kubectlCommands.map((words) => ({
+    command: `kubectl ${words}`,
+    tests: ["tests/deploy/kind-local.integ.test.ts"],
+    words: ["kubernetes-practice.md"],
+  })),
   {
     command: "npx clipstack model check efficientnet-lite1",
     tests: ["tests/own-model.integ.test.ts"],

@@ -342,6 +342,7 @@ const isRun = (words: readonly string[]) =>
 /** Commands that need no test: they change the folder, set a variable or print text. */
 const untestedPrograms = new Set([
   "cd",
+  "mkdir",
   "export",
   "cat",
   "head",

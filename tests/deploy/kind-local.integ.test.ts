@@ -1,8 +1,9 @@
 import { existsSync } from "node:fs";
-import { cp, mkdir, readFile } from "node:fs/promises";
+import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { execa } from "execa";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { dinov2Small as second } from "../../contract/models/dinov2-small.ts";
 import { defaultModel } from "../../contract/models/index.ts";
@@ -17,7 +18,7 @@ import {
   missingForCluster,
   noteCluster,
 } from "./test-cluster.ts";
-import { succeed, testDocker } from "./test-docker.ts";
+import { command, succeed, testDocker } from "./test-docker.ts";
 import { findsProvider, type KindProject, kindProject } from "./test-kind-project.ts";
 import { embedOnce } from "./test-load.ts";
 import { builtImage } from "./test-project.ts";
@@ -36,6 +37,7 @@ const typed =
 const noProviders = "terraform init finds no providers for Kubernetes and Helm";
 const noChart = typed ? await missingForCharts() : noProviders;
 const how = typed ? "with cdktf deploy" : `its objects with kubectl: ${noProviders}`;
+const guides = new URL("../../docs/guides/", import.meta.url);
 const photo = await readFile(
   fileURLToPath(new URL("../../model-tools/samples/dunes.jpg", import.meta.url)),
 );
@@ -131,6 +133,41 @@ describe.skipIf(missing !== "")(
 
     test("the API server rejects pods over the quota", async () => {
       expect(await drill("quota")).toMatchObject({ passed: true });
+    });
+
+    test("every command of the guide to Kubernetes runs, and leaves the deployment as declared", async () => {
+      const cwd = kind.project.folder;
+      const env = { ...kindEnvironment, KUBECONFIG: kind.kubeconfig };
+      const [port] = await freePorts(1);
+      await writeFile(join(cwd, "photo.jpg"), photo);
+      const image = await succeed(
+        "kubectl",
+        ["-n", "clipstack", "get", "deployment/clipstack-embed", "--output=jsonpath={..image}"],
+        { env },
+      );
+      const guide = await readFile(new URL("kubernetes-practice.md", guides), "utf8");
+      await mkdir(join(cwd, "overlay"), { recursive: true });
+      for (const [, language, text = ""] of guide.matchAll(/^```(sh|yaml)\n(.*?)^```/gms)) {
+        if (language === "yaml") {
+          await writeFile(join(cwd, "overlay/kustomization.yaml"), text);
+          continue;
+        }
+        const here = text
+          .replaceAll("8002:8002", `${port}:8002`)
+          .replaceAll("127.0.0.1:8002", `127.0.0.1:${port}`)
+          .replaceAll("clipstack/embed:k8s-cpu", image)
+          .replaceAll("npx clipstack", `node ${join(cwd, "cli/clipstack.mjs")}`);
+        if (here.includes("port-forward")) {
+          const forward = execa("sh", ["-c", `exec ${here}`], { cwd, env, reject: false });
+          onTestFinished(() => void forward.kill());
+          await expect
+            .poll(() => fetch(`http://127.0.0.1:${port}/readyz`).then((it) => it.status, String))
+            .toBe(200);
+        } else {
+          const { code, output } = await command("sh", ["-ec", here], { cwd, env });
+          expect(code, output).toBe(0);
+        }
+      }
     });
 
     test("a second deployment plans no change", async () => {
