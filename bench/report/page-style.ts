@@ -1,3 +1,5 @@
+import { scrollShadows } from "../../contract/scroll-shadows.ts";
+
 /** Style sheet of a report: a light and a dark theme, a narrow screen, and paper. */
 export const pageStyle = `
 :root {
@@ -21,7 +23,7 @@ export const pageStyle = `
 html { scroll-padding-top: 16px; }
 body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.55 system-ui, -apple-system, "Segoe UI", "Helvetica Neue", "Liberation Sans", sans-serif; }
 main { max-width: 1040px; margin: 0 auto; padding: 44px 28px 88px; }
-p, ul { margin: 0 0 12px; max-width: 72ch; }
+p, ul { margin: 0 0 12px; max-width: 72ch; overflow-wrap: break-word; }
 h1 { margin: 2px 0 14px; font-size: 34px; line-height: 1.2; font-weight: 660; letter-spacing: -0.018em; text-wrap: balance; }
 h2 { margin: 56px 0 12px; font-size: 22px; line-height: 1.3; font-weight: 640; letter-spacing: -0.01em; }
 h3 { margin: 0 0 6px; font-size: 15px; font-weight: 620; }
@@ -98,7 +100,7 @@ details .tablehead .caption { visibility: hidden; }
 .table:hover .copy button, .copy button:focus-visible { border-color: var(--line); color: var(--ink); }
 td.long, tbody th.long { white-space: pre-line; min-width: 20ch; overflow-wrap: anywhere; }
 pre { font-family: var(--mono); font-size: 13px; background: var(--surface); border: 1px solid var(--line); border-radius: 6px; padding: 8px 12px; white-space: pre-wrap; overflow-wrap: anywhere; margin: 6px 0; }
-.scroll { overflow-x: auto; }
+.scroll { position: relative; ${scrollShadows("var(--page)")} }
 table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
 th, td { padding: 6px 14px 6px 0; border-bottom: 1px solid var(--line); vertical-align: baseline; text-align: left; white-space: nowrap; }
 th:last-child, td:last-child { padding-right: 0; }
@@ -210,7 +212,7 @@ svg .part.json { fill: var(--soft); }
   .table { margin: 10px 0 6px; }
   figure { margin: 12px 0 14px; }
   figure, tr, .card, .caveats li { break-inside: avoid; }
-  .scroll { overflow: visible; }
+  .scroll { overflow: visible; background: none; }
   figure .wide { display: block; }
   figure .narrow { display: none; }
   nav, .copy, .skip { display: none; }

@@ -213,6 +213,12 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
     async (of) => {
       await withPage({ width: 390, ...(of === "verify" ? { of } : {}) }, async (page) => {
         expect(await page.evaluate<number>(pageWidth)).toBeLessThanOrEqual(390);
+        // shadows show that a table continues
+        expect(
+          await page.evaluate(
+            `getComputedStyle(document.querySelector(".scroll")).backgroundAttachment`,
+          ),
+        ).toBe("local, local, scroll, scroll");
         for (const { name, smallest, outside } of await page.evaluate<readonly PlotFacts[]>(
           plotFacts,
         )) {

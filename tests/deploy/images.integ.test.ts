@@ -442,7 +442,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
           image: bare,
           ports: [embedOnHost, 2222],
           options: [
-            "--env=API_KEY=secret",
+            "--env=API_KEY=key-of-the-container",
             "--env=SERVICES=embed,triton-onnx,triton-trt,sshd",
             "--env=SSHD_PORT=2222",
             `--env=PUBLIC_KEY=${(await readFile(`${key}.pub`, "utf8")).trim()}`,
@@ -453,7 +453,9 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
         await server.healthy();
         const found = (await server.exec("sha256sum", `${folder}/model.onnx`)).stdout;
         expect(found).toContain(sha256);
-        expect((await fetch(`http://${await server.address(embedOnHost)}/embed`)).status).toBe(401);
+        expect((await fetch(`http://${await server.address(embedOnHost)}/v1/models`)).status).toBe(
+          401,
+        );
         const user = (await server.exec("id", "-un")).stdout.trim();
         const port = (await server.address(2222)).split(":").at(-1);
         const ssh = `ssh -F none -i ${key} -p ${port} -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null`;
