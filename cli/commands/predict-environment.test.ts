@@ -42,6 +42,26 @@ describe("images per second are those of the GPUs that services use", () => {
   });
 });
 
+test("an embed server that computes itself has a prediction with its bottleneck", () => {
+  const [all, alone] = capacities(
+    "single-gpu",
+    "tritonOnnx: { enabled: false }\ntritonTrt: { enabled: false }\n",
+  );
+  expect(alone?.imagesPerSecond).toBeGreaterThan(100);
+  expect(alone?.imagesPerSecond).toBeLessThan(all!.gpuImagesPerSecond!);
+  expect(alone?.predictionSource).toMatch(
+    /onnxruntime, 64 clients that send JPEG files of 10 KB to the embed server.*; bottleneck: \w/,
+  );
+});
+
+test("states why there is no prediction", () => {
+  const [cpu] = capacities("kind-local");
+  expect([cpu?.imagesPerSecond, cpu?.predictionMissing]).toEqual([
+    undefined,
+    "available for GPUs only",
+  ]);
+});
+
 test("a declared GPU has the capacity, price and rules of one of the catalogue", () => {
   const facts = "name: Card, memory: 12282, architecture: 7.5, price: 0.3, fp16Tflops: 65";
   const yaml = (gpu: string) => `host: { gpu: ${gpu} }\ntritonTrt: { enabled: true }\n`;

@@ -9,7 +9,6 @@ import type { Predict } from "../../review/changes/capacity.ts";
 
 /** Common load for all environments: many clients close to the server. */
 const load = {
-  payload: "fp32",
   bandwidthMbps: 10_000,
   roundTripMs: 0.2,
   connections: "kept",
@@ -19,35 +18,43 @@ const load = {
   jpegBytes: 10_000,
 } as const;
 
-const loadText = `${load.concurrency} clients that send float32 tensors to Triton over ${load.bandwidthMbps / 1_000} Gbit/s`;
+const loadText = (content: string) =>
+  `${load.concurrency} clients that send ${content} over ${load.bandwidthMbps / 1_000} Gbit/s`;
 
-/** Predicts an environment with the model of `clipstack capacity` and published figures; `undefined` without a GPU. */
+/** Predicts an environment with the model of `clipstack capacity` and published figures. */
 export function environmentPredictor(): Predict {
   // the model is calibrated on first use
   let facts: PublishedFacts | undefined;
   return ({ gpu, services, models }, gpusOf) => {
     const device = gpu && gpuSpecOf(gpu);
-    // no figure describes a part of a GPU
-    if (gpu === undefined || device === undefined || gpu.share !== undefined) return undefined;
+    if (gpu === undefined || device === undefined) {
+      return { missing: `no figures of ${gpu?.name ?? "CPUs"} are known` };
+    }
+    if (gpu.share !== undefined) return { missing: "no figure describes a part of a GPU" };
     const { name } = device;
-    const tritons = services.filter(({ kind }) => kind === "triton");
-    if (tritons.length === 0) return undefined;
+    const hasTritons = services.some(({ kind }) => kind === "triton");
+    const computing = services.filter(
+      ({ kind, backend }) =>
+        kind === (hasTritons ? "triton" : "embed") && /^(onnxruntime|tensorrt)$/.test(backend),
+    );
     const spec = models.find(({ towers }) => towers.image !== undefined);
-    if (spec === undefined) return undefined;
+    if (spec === undefined) return { missing: "no model embeds images" };
     facts ??= publishedFacts();
-    const times = publishedTimes(factsOf(facts, device), load.jpegBytes, spec);
-    const backend = tritons.some(({ backend }) => backend === "tensorrt")
+    const published = publishedTimes(factsOf(facts, device), load.jpegBytes, spec);
+    // an embed server that computes itself forwards nothing to Triton
+    const times = hasTritons ? published : { ...published, ingestMsPerImage: 0 };
+    const backend = computing.some(({ backend }) => backend === "tensorrt")
       ? "tensorrt"
       : "onnxruntime";
-    const computing = tritons.filter(
-      ({ backend }) => backend === "onnxruntime" || backend === "tensorrt",
-    );
     // GPUs not used by any service add no throughput
     const gpus = gpusOf(computing.map((service) => service.name)) ?? gpu.count;
-    if (gpus === 0) return undefined;
+    if (gpus === 0 || computing.length === 0) {
+      return { missing: "no service computes image embeddings on its GPUs" };
+    }
     const { imagesPerSecond, gpusAloneImagesPerSecond, bottleneck } = predictScenario(
       {
         ...load,
+        payload: hasTritons ? "fp32" : "jpeg",
         device: { name },
         gpus,
         topology: isPerGpu(gpus, computing) ? "per-gpu" : "instance-group",
@@ -59,13 +66,13 @@ export function environmentPredictor(): Predict {
       ? `calibrated by published figures of ${name}`
       : `from the peak of ${name}, for which no figures${spec.name === publishedModel.name ? "" : ` of ${spec.name}`} are published`;
     const idle = gpus < gpu.count ? ` on ${gpus} of ${gpu.count} GPUs` : "";
-    const podCount = tritons.some(({ workload }) => workload !== undefined)
+    const podCount = computing.some(({ workload }) => workload !== undefined)
       ? ", with the maximum number of pods"
       : "";
     return {
       imagesPerSecond,
       gpuImagesPerSecond: gpusAloneImagesPerSecond,
-      source: `${basis}: ${backend}${idle}${podCount}, ${loadText}; bottleneck: ${stationNames[bottleneck]} (clipstack capacity)`,
+      source: `${basis}: ${backend}${idle}${podCount}, ${loadText(hasTritons ? "float32 tensors to Triton" : "JPEG files of 10 KB to the embed server, which computes itself")}; bottleneck: ${stationNames[bottleneck]} (clipstack capacity)`,
     };
   };
 }

@@ -1,6 +1,7 @@
 import { vram, vramMiB } from "../../constructs/checks/vram.ts";
 import type { Environment, Service } from "../../contract/environment.ts";
 import { type StackChange, stateBefore, type Values } from "../input/change.ts";
+import { withoutKey } from "../input/stack-facts.ts";
 import { environmentOf, resourcesOf, workloadsOf } from "../rules/facts.ts";
 import { deployedConfigs } from "../rules/model-configs.ts";
 import { at, blocks } from "../rules/values.ts";
@@ -22,6 +23,8 @@ export interface Capacity {
   readonly gpuImagesPerSecond?: number;
   /** Source of the prediction. */
   readonly predictionSource?: string;
+  /** Why there is no prediction, if known. */
+  readonly predictionMissing?: string;
 }
 
 export interface Replicas {
@@ -30,16 +33,18 @@ export interface Replicas {
   readonly max: number;
 }
 
+/** Prediction, or the reason why there is none. */
 export interface Prediction {
   /** Total of all services. */
-  readonly imagesPerSecond: number;
+  readonly imagesPerSecond?: number;
   /** Throughput of the GPUs without any other bottleneck. */
   readonly gpuImagesPerSecond?: number;
   /** Measurement behind the prediction, in one line. */
-  readonly source: string;
+  readonly source?: string;
+  readonly missing?: string;
 }
 
-/** Predicts images per second of an environment; `undefined` if unknown. */
+/** Predicts images per second of an environment. */
 export type Predict = (environment: Environment, gpusOf: GpusOf) => Prediction | undefined;
 
 /**
@@ -73,10 +78,11 @@ export function usdPerThousand({ usdPerHour, imagesPerSecond }: Capacity): numbe
 
 function capacityAt(change: StackChange, predict: Predict): Capacity | undefined {
   const environment = environmentOf(change);
-  if (environment === undefined) return undefined;
+  if (environment === undefined || !isDeployed(change, environment)) return undefined;
   const { gpu, services } = environment;
   const gpusOf = gpusUsed(change, environment);
-  const prediction = predict(environment, gpusOf);
+  const prediction =
+    gpu === undefined ? { missing: "available for GPUs only" } : predict(environment, gpusOf);
   const used = gpusOf(services.map(({ name }) => name)) ?? gpu?.count;
   const idle = used === gpu?.count ? "" : ` (${used} used)`;
   return {
@@ -91,7 +97,15 @@ function capacityAt(change: StackChange, predict: Predict): Capacity | undefined
     imagesPerSecond: prediction?.imagesPerSecond,
     gpuImagesPerSecond: prediction?.gpuImagesPerSecond,
     predictionSource: prediction?.source,
+    predictionMissing: prediction?.missing,
   };
+}
+
+/** Whether a plan has resources of the services; the output alone may describe an environment that is not deployed. */
+function isDeployed({ source, resources }: StackChange, { services }: Environment): boolean {
+  if (source !== "plan") return true;
+  const own = new Set(services.flatMap((service) => Object.values(service.resources)));
+  return resources.some((it) => it.after !== undefined && own.has(withoutKey(it.address)));
 }
 
 /** The Deployment of a service in a cluster. */

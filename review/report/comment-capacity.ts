@@ -46,7 +46,8 @@ export function capacitySection(stacks: readonly StackReview[], level: Level): r
     ),
     cell(stack, (capacity) => usdPerThousand(capacity)?.toFixed(5)),
   ]);
-  const total = totalRow(known);
+  const counted = known.filter(isDeployed);
+  const total = totalRow(counted);
   if (level === "counts" && total === undefined) return [];
   const omitted = level === "counts" ? 0 : known.length - shown.length;
   return [
@@ -65,7 +66,11 @@ export function capacitySection(stacks: readonly StackReview[], level: Level): r
       ],
       rows: [...rows, ...(total === undefined ? [] : [total])],
     },
-    ...listOf([...(shown.length === 0 ? [] : capacityNotes(shown)), ...gaps], omitted, "unchanged"),
+    ...listOf(
+      [...(shown.length === 0 ? [] : capacityNotes(shown)), ...omittedNote(total, known), ...gaps],
+      omitted,
+      "unchanged",
+    ),
   ];
 }
 
@@ -118,6 +123,20 @@ function transition(before: string, after: string): Text {
   return before === after ? [after] : [`${before} → `, { strong: after }];
 }
 
+/** Whether an environment is deployed; of two synthesized folders, only changed environments are known to be deployed. */
+function isDeployed({ source, changes }: StackReview): boolean {
+  return source === "plan" || changes.length > 0;
+}
+
+function omittedNote(
+  total: readonly Text[] | undefined,
+  stacks: readonly StackReview[],
+): readonly Text[] {
+  const others = stacks.filter((stack) => !isDeployed(stack)).map(({ stack }) => stack);
+  if (total === undefined || others.length === 0) return [];
+  return [[`all: without ${few(others)}, not changed here and possibly not deployed`]];
+}
+
 function totalRow(stacks: readonly StackReview[]): readonly Text[] | undefined {
   const priced = stacks.filter(
     ({ capacity: { before, after } }) => (before?.usdPerHour ?? after?.usdPerHour) !== undefined,
@@ -127,7 +146,15 @@ function totalRow(stacks: readonly StackReview[]): readonly Text[] | undefined {
     priced.reduce((all, { capacity }) => all + (capacity[moment]?.usdPerHour ?? 0), 0);
   const cell = (digits: number, hours: number): Text =>
     transition((sum("before") * hours).toFixed(digits), (sum("after") * hours).toFixed(digits));
-  return [["all"], [""], [""], [""], [""], cell(2, 1), cell(0, hoursPerMonth), [""]];
+  const rates = (moment: "before" | "after") =>
+    stacks.flatMap(({ capacity }) => capacity[moment] ?? []).map((it) => it.imagesPerSecond);
+  const isPredicted = [...rates("before"), ...rates("after")].every((it) => it !== undefined);
+  const rate = (moment: "before" | "after") =>
+    rates(moment)
+      .reduce<number>((all, it) => all + (it ?? 0), 0)
+      .toFixed(0);
+  const images = isPredicted ? transition(rate("before"), rate("after")) : [""];
+  return [["all"], [""], [""], [""], images, cell(2, 1), cell(0, hoursPerMonth), [""]];
 }
 
 /** Predicted rate, and the rate of the GPUs if something else is the bottleneck. */
@@ -174,10 +201,12 @@ function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
     if (source === undefined) continue;
     sources.set(source, (sources.get(source) ?? new Set()).add(stack));
   }
-  const without = new Map(
-    capacities.filter((it) => it.imagesPerSecond === undefined).map((it) => [it.stack, it.gpus]),
-  );
-  const onCpu = [...without.values()].every((gpus) => gpus === "CPU");
+  const without = new Map<string, Set<string>>();
+  for (const { stack, imagesPerSecond: rate, predictionMissing: reason } of capacities) {
+    if (rate !== undefined) continue;
+    const text = reason === undefined ? "" : ` (${reason})`;
+    without.set(text, (without.get(text) ?? new Set()).add(stack));
+  }
   const dates = [
     ...new Set(capacities.flatMap(({ priceDate }) => (priceDate === undefined ? [] : [priceDate]))),
   ].sort();
@@ -186,13 +215,9 @@ function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
       ([source, names]): Text => [`images/s of ${few([...names])}: predicted, ${source}`],
     ),
     ...coresNote(stacks),
-    ...(without.size === 0
-      ? []
-      : [
-          [
-            `images/s of ${few([...without.keys()])}: no prediction${onCpu ? " (available for GPUs only)" : ""}`,
-          ],
-        ]),
+    ...[...without].map(
+      ([reason, names]): Text => [`images/s of ${few([...names])}: no prediction${reason}`],
+    ),
     ...(capacities.some(({ vramUsableMiB }) => vramUsableMiB !== undefined)
       ? [
           [
