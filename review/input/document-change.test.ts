@@ -303,7 +303,7 @@ test("reports that conditions will fail for ignored changes", () => {
     reviewOf([changeOfDocuments("kind-local", file(from), file(to))]).verdict.reasons.join();
   const digest = (digit: string) => `kindest/node@sha256:${digit.repeat(64)}`;
   const rejected = reasons(digest("1"), digest("2"));
-  expect(rejected).toMatch(/terraform_data\.cluster\S* was created with a different input/);
+  expect(rejected).toMatch(/: cluster\S* was created with a different input/);
   expect(rejected).toContain("the plan fails");
   expect(reasons(digest("1"), digest("1"))).toBe("");
 });

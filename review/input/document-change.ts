@@ -11,6 +11,7 @@ import { unique } from "./plan-resources.ts";
 import { newPrograms } from "./programs.ts";
 import { secretPaths } from "./secrets.ts";
 import { few, withoutKey } from "./stack-facts.ts";
+import { subjectOf } from "./subject.ts";
 import type { SynthesizedDocument } from "./synthesized-document.ts";
 import { changedPaths, sameValue, textsIn, valueAt } from "./value-paths.ts";
 
@@ -184,7 +185,7 @@ function failingConditions({ before, after }: ResourcePair): readonly string[] {
   return ignored.length === 0
     ? []
     : [
-        `${after.address} was created with a different ${ignored.join(", ")} and its conditions require the new value: the plan fails until the value is restored or the resource is recreated.`,
+        `${subjectOf(after, after.values, { services: new Map() })} was created with a different ${ignored.join(", ")} and its conditions require the new value: the plan fails until the value is restored or the resource is recreated.`,
       ];
 }
 

@@ -1,9 +1,9 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { markdownComment } from "../report/comment-markdown.ts";
 import { reviewOf } from "../review.ts";
 import { findingsOfChange } from "../rules/findings.ts";
-import { plannedText } from "../test-plans.ts";
+import { clusterPlanCases, planCases, plannedText, savedChange } from "../test-plans.ts";
 import { changeOfPlan } from "./plan-json.ts";
 
 function reviewed(name: string) {
@@ -51,6 +51,20 @@ test.each<readonly [string, readonly string[]]>([
   const review = reviewed(name);
   expect(review.reasons).toEqual(reasons);
   expect(review.comment).not.toMatch(/ephemeral-secret|action-argument|content is lost/);
+});
+
+test.each([
+  ...planCases.map(({ name }) => name),
+  ...clusterPlanCases.map(({ name }) => name),
+  ...readdirSync(new URL("./plans/engines/", import.meta.url)).map(
+    (file) => `engines/${file.replace(".plan.json", "")}`,
+  ),
+])("no reason of %s contains a Terraform address", (name) => {
+  const change = savedChange(name);
+  const findings = findingsOfChange(change, { waivers: [], today: "2026-11-30" });
+  for (const reason of reviewOf([change], { findings }).verdict.reasons) {
+    expect(reason).not.toMatch(/[a-z]+_[a-z_]+\.[a-z]|_[0-9A-F]{8}\b/);
+  }
 });
 
 test("names the program that created a plan", () => {

@@ -102,8 +102,9 @@ export function scrubber(secrets: readonly string[]): (text: string) => string {
   }
   /** End of the longest secret that starts at a position; the position if there is none. */
   const endOf = (text: string, at: number, dots: number): number => {
-    const lengths = [...(lengthsByHead.get(text.slice(at, at + minPrefix)) ?? [])];
-    const ends = lengths
+    const lengths = lengthsByHead.get(text.slice(at, at + minPrefix));
+    if (lengths === undefined) return at;
+    const ends = [...lengths]
       .map((length) => at + length)
       .filter((end) => end <= text.length && all.has(text.slice(at, end)));
     const isTruncated =
