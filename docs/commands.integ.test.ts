@@ -131,3 +131,8 @@ for (const { command, exitCode = 0, prints } of commandsRun) {
     timeout + 10_000,
   );
 }
+
+test("no command has changed a committed file", async () => {
+  const { stdout } = await run("git", ["diff", "--name-only"], { cwd: join(folder, "clipstack") });
+  expect(stdout).toBe("");
+});

@@ -336,5 +336,7 @@ describe.skipIf(chromiumPath === undefined)("the review page in Chromium", () =>
     await expect
       .poll(() => page.evaluate("document.documentElement.scrollWidth"))
       .toBeLessThanOrEqual(360);
+    const table = "getComputedStyle(document.querySelector('#pair-table')).backgroundAttachment";
+    expect(await page.evaluate(table)).toBe("local, local, scroll, scroll");
   });
 });
