@@ -152,6 +152,18 @@ test("a Triton has the synthesized command, followed by this machine's addresses
   ]);
 });
 
+test("an emulator in place of tritonserver queues as much as it, and a deployed one keeps its bounds", () => {
+  const document = dockerDocument();
+  const envOf = () => instance(planOf(document), "two-services-triton-onnx").env;
+  // 128 clients with 32 float32 images each; one client address may have three quarters
+  expect(0.75 * Number(envOf().MAX_QUEUE_BYTES)).toBeGreaterThan(128 * 32 * 602_112);
+  expect(Number(envOf().MAX_QUEUE_SIZE)).toBeGreaterThan(128 * 32);
+  for (const service of document.output.environment.value.services) {
+    if (service.kind === "triton") Object.assign(service, { server: "emulator" });
+  }
+  expect(envOf()).not.toHaveProperty("MAX_QUEUE_BYTES");
+});
+
 test("separately mounted models are assembled, outer folders first", () => {
   const document = dockerDocument();
   container(document, "triton").volumes = [

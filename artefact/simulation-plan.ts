@@ -11,6 +11,7 @@ import {
   modelRepositoryOf,
   remoteWorkloads,
   tritonOverrides,
+  tritonProcessEnv,
 } from "./simulated-process.ts";
 import {
   portCollisions,
@@ -194,7 +195,7 @@ function instanceOf(
   const folder = repository?.folder ?? volumes.hostPath(flags["model-repository"]);
   return {
     ...common,
-    env: workload.env,
+    env: tritonProcessEnv(workload),
     args: [...workload.command, ...tritonOverrides(flags, listeners, folder)],
     repository,
   };

@@ -15,6 +15,7 @@ import {
   clientsOf,
   isUnmodified,
   preferTrusted,
+  ratioText,
   reliabilityIssues,
   type Series,
   seriesOf,
@@ -71,7 +72,7 @@ function largestGain(lines: readonly Series[]): readonly string[] {
     .slice(0, 1)
     .map(
       ({ name, small, large, throughput, latency }) =>
-        `\`${name}\` gains most: ${counted(large.imagesPerRequest, "image")} per request instead of ${small.imagesPerRequest} give ${formatRatio(throughput)} the throughput at ${formatRatio(latency)} the latency.`,
+        `\`${name}\` gains most: ${counted(large.imagesPerRequest, "image")} per request instead of ${small.imagesPerRequest} give ${formatRatio(throughput)} the throughput at ${ratioText(latency, small, large)} the latency.`,
     );
 }
 

@@ -262,7 +262,13 @@ test("the efficiency of scaling and the fitted peak have intervals over the roun
   );
   const once = record.loadPoints.map((point) => ({ ...point, rounds: point.rounds.slice(0, 1) }));
   const single = { ...record, loadPoints: once };
-  expect(section(single, "scaling")!.answer[0]).toMatch(/a scaling efficiency of [\d.]+ %\.$/);
+  expect(section(single, "scaling")!.answer[0]).toMatch(
+    /a scaling efficiency of [\d.]+ % \(one round\)\.$/,
+  );
+  for (const id of ["batch", "protocol"]) {
+    expect(section(single, id)!.answer.join(" "), id).toContain(" × (one round) ");
+    expect(section(record, id)!.answer.join(" "), id).not.toContain("one round");
+  }
   expect(section(single, "concurrency")!.tables[0]!.rows[0]![5]?.text).toBe("–");
 });
 
@@ -300,7 +306,7 @@ test("the Markdown fits into a pull request comment and names omitted sections",
 test("the Markdown begins with the verdict and its warning", () => {
   const lines = benchReportMarkdown(testSimulationRecord()).split("\n");
   expect(lines[0]).toMatch(
-    /^## Sweep: Works on 6 of 7 endpoints, not on `onnx-grpc`; no performance conclusion$/,
+    /^## Sweep: Works at 110 of 111 load points, not at `onnx-grpc` \(1 image per request, 64 clients\); no performance conclusion$/,
   );
   expect(lines.slice(0, 8).join("\n")).toContain(
     "> [!WARNING]\n> CPU instead of GPU, local simulation,",

@@ -79,7 +79,7 @@ export function scaling(record: BenchRecord): StudyBody | undefined {
       return last === undefined
         ? []
         : [
-            `\`${name}\`: ${counted(last.gpus, "GPU")} reach ${formatRatio(last.speedup)} the throughput of one, a scaling efficiency of ${formatPercent(last.efficiency)}${last.interval === undefined ? "" : ` (95 %: ${intervalText(last.interval)})`}.`,
+            `\`${name}\`: ${counted(last.gpus, "GPU")} reach ${formatRatio(last.speedup)} the throughput of one, a scaling efficiency of ${formatPercent(last.efficiency)}${last.interval === undefined ? " (one round)" : ` (95 %: ${intervalText(last.interval)})`}.`,
           ];
     }),
     figures: scalingFigure(lines),

@@ -8,7 +8,7 @@ import type {
   Price,
 } from "../record/bench-record.ts";
 import type { StudyId } from "../record/study-result.ts";
-import { counted, formatPercent } from "./number-format.ts";
+import { counted, formatPercent, formatRatio } from "./number-format.ts";
 
 /** Reliability of a figure. */
 export type Trust =
@@ -305,4 +305,9 @@ export const minAchievedShare = 0.99;
 /** Returns whether an open loop achieved its offered rate, so that its throughput is no limit of the server. */
 export function isOffered({ load, achievedShare }: LoadPoint): boolean {
   return load.kind === "open loop" && (achievedShare ?? 1) >= minAchievedShare;
+}
+
+/** Ratio of figures of load points, marked if one of them has no second round that confirms it. */
+export function ratioText(ratio: number, ...points: readonly LoadPoint[]): string {
+  return `${formatRatio(ratio)}${points.some(({ rounds }) => rounds.length < 2) ? " (one round)" : ""}`;
 }

@@ -8,6 +8,7 @@ import {
   endpointOf,
   fastest,
   loadPointsOfStudy,
+  ratioText,
   seriesOf,
 } from "./load-points.ts";
 import { counted, formatBytes, formatCount, formatMs, formatRatio } from "./number-format.ts";
@@ -45,7 +46,7 @@ export function queueDelay(record: BenchRecord): StudyBody | undefined {
         ? ""
         : `, and adds ${formatMs(cost)} ms of latency with ${counted(few, "client")}`;
     return [
-      `\`${name}\`: with ${counted(many, "client")}, a delay of ${bestDelay / 1_000} ms has the highest throughput, ${formatRatio(best.imagesPerSecond / shortest.imagesPerSecond)} that of ${minDelay / 1_000} ms${price}.`,
+      `\`${name}\`: with ${counted(many, "client")}, a delay of ${bestDelay / 1_000} ms has the highest throughput, ${ratioText(best.imagesPerSecond / shortest.imagesPerSecond, best, shortest)} that of ${minDelay / 1_000} ms${price}.`,
     ];
   });
   return {
@@ -115,7 +116,7 @@ export function serialization(record: BenchRecord): StudyBody | undefined {
   });
   const served = loads.map(
     ({ json, binary }) =>
-      `With ${counted(json.imagesPerRequest, "image")} per request, a JSON request takes ${formatRatio((json.latencyMs?.p50 ?? 0) / (binary.latencyMs?.p50 ?? 1))} as long as a binary one.`,
+      `With ${counted(json.imagesPerRequest, "image")} per request, a JSON request takes ${ratioText((json.latencyMs?.p50 ?? 0) / (binary.latencyMs?.p50 ?? 1), json, binary)} as long as a binary one.`,
   );
   return {
     answer: [...answer.slice(-1), ...served],

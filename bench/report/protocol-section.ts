@@ -13,6 +13,7 @@ import {
   environmentNames,
   isUnmodified,
   loadPointsOfStudy,
+  ratioText,
 } from "./load-points.ts";
 import { counted, formatCount, formatMs, formatRate, formatRatio } from "./number-format.ts";
 import { isSameLoad, type StudyBody, usableLoadPoints } from "./study-section.ts";
@@ -58,8 +59,11 @@ export function protocol(record: BenchRecord): StudyBody | undefined {
     if (small === undefined || large === undefined) return "";
     const images = ({ http }: ProtocolPair) =>
       `${counted(http.imagesPerRequest, "image")} per request`;
-    const more = small === large ? "" : ` and ${formatRatio(rate(large))} with ${images(large)}`;
-    return `\`${name}\`, ${counted(fewest, "client")}: gRPC reaches ${formatRatio(rate(small))} the throughput of HTTP with ${images(small)}${more}.`;
+    const more =
+      small === large
+        ? ""
+        : ` and ${ratioText(rate(large), large.http, large.grpc)} with ${images(large)}`;
+    return `\`${name}\`, ${counted(fewest, "client")}: gRPC reaches ${ratioText(rate(small), small.http, small.grpc)} the throughput of HTTP with ${images(small)}${more}.`;
   });
   return {
     answer: [
@@ -150,7 +154,7 @@ function channelAnswer(rows: readonly ChannelRow[]): readonly string[] {
       ? ""
       : ` and ${formatRate(own.imagesPerSecond)} with a channel for each client`;
   return [
-    `\`${endpointOf(point)}\`, ${counted(clientsOf(point) ?? 1, "client")}${where}: one shared channel reaches ${formatRate(point.imagesPerSecond)} images/s, ${formatRatio(rateOf(shared))} of HTTP with a connection for each client (${formatRate(http.imagesPerSecond)})${each}. A shared channel is one HTTP/2 connection: a server with a fixed flow-control window receives one window of it per round trip, and lost packets delay all of its requests.`,
+    `\`${endpointOf(point)}\`, ${counted(clientsOf(point) ?? 1, "client")}${where}: one shared channel reaches ${formatRate(point.imagesPerSecond)} images/s, ${ratioText(rateOf(shared), point, http)} of HTTP with a connection for each client (${formatRate(http.imagesPerSecond)})${each}. A shared channel is one HTTP/2 connection: a server with a fixed flow-control window receives one window of it per round trip, and lost packets delay all of its requests.`,
   ];
 }
 

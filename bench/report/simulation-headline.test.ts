@@ -13,7 +13,9 @@ describe("a local simulation", () => {
 
   test("has no recommendation and no conclusion about performance", () => {
     const found = verdictOf(simulated({ parity: five, loadPoints }));
-    expect(found.headline).toBe("Works on all 5 endpoints; no performance conclusion");
+    expect(found.headline).toBe(
+      "Works at all 5 load points of 5 endpoints; no performance conclusion",
+    );
     expect(found.choices).toEqual([]);
   });
 
@@ -26,7 +28,20 @@ describe("a local simulation", () => {
       passed: false,
     });
     expect(verdictOf(found).headline).toBe(
-      `Works on 2 of 5 endpoints, not on \`${failing!.endpoint}\`, \`${differs!.endpoint}\` and \`trt-grpc\`; no performance conclusion`,
+      `Works at 2 of 3 load points, not at \`${failing!.endpoint}\` (1 image per request, 1 client); the embeddings of \`${differs!.endpoint}\` differ; \`trt-grpc\` was not measured; no performance conclusion`,
+    );
+  });
+
+  test("counts load points: one load of an endpoint can fail", () => {
+    const [one] = loadPoints;
+    const points = [1, 2, 4, 8, 16, 32].map((imagesPerRequest) => ({
+      ...one!,
+      imagesPerRequest,
+      ...(imagesPerRequest > 1 && { errorsWithWarmup: { "429": 1 } }),
+    }));
+    const found = simulated({ parity: five.slice(0, 1), loadPoints: points });
+    expect(verdictOf(found).headline).toMatch(
+      /^Works at 1 of 6 load points, not at (`embed-http` \([^)]*\), ){2}.*\) and 2 others; no perf/,
     );
   });
 
@@ -36,7 +51,7 @@ describe("a local simulation", () => {
       ...{ failures: ["one"], passed: false },
     });
     expect(verdictOf(found).headline).toBe(
-      "Works on `embed-http`; 1 failure; no performance conclusion",
+      "Works at the one load point of `embed-http`; 1 failure; no performance conclusion",
     );
   });
 });

@@ -1,48 +1,54 @@
 import { benchEndpointName } from "../record/bench-endpoint.ts";
-import type { BenchRecord } from "../record/bench-record.ts";
-import { environmentNames, seriesOf } from "./load-points.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
+import { environmentNames, seriesOf, settingText } from "./load-points.ts";
 import { counted, listed } from "./number-format.ts";
 
-/** Result of a local simulation, which shows whether the endpoints work and not how fast the deployment is. */
+/** Result of a local simulation, which shows whether the load points work and not how fast the deployment is. */
 export function simulationHeadline(record: BenchRecord): string {
-  const results = endpointResults(record);
-  const broken = [...results].flatMap(([name, works]) => (works ? [] : [`\`${name}\``]));
-  const all = results.size;
-  const works =
+  const { loadPoints, parity, interrupted, failures } = record;
+  const series = seriesOf(loadPoints);
+  const failing = series.flatMap(({ name, loadPoints: own }) =>
+    own.filter((point) => !works(point)).map((point) => `\`${name}\` (${settingText(point)})`),
+  );
+  const environments = new Set(parity.map(({ environment }) => environment));
+  const many = Math.max(environments.size, environmentNames(loadPoints).length) > 1;
+  const nameOf = (result: BenchRecord["parity"][number]) =>
+    `${many ? `${result.environment} ` : ""}${benchEndpointName(result)}`;
+  const measured = new Set(series.map(({ name }) => name));
+  const named = (results: BenchRecord["parity"]) =>
+    listed([...new Set(results.map((result) => `\`${nameOf(result)}\``))]);
+  const differing = parity.filter(({ passed }) => !passed);
+  const unmeasured = parity.filter(
+    (result) => result.passed && !interrupted && !measured.has(nameOf(result)),
+  );
+  const all = loadPoints.length;
+  const faults = [
+    ...(differing.length === 0 ? [] : [`the embeddings of ${named(differing)} differ`]),
+    ...(unmeasured.length === 0 ? [] : [`${named(unmeasured)} was not measured`]),
+  ];
+  const hasCause = failing.length > 0 || faults.length > 0;
+  return [
     all === 0
-      ? "No endpoint was measured"
-      : broken.length > 0
-        ? `Works on ${all - broken.length} of ${counted(all, "endpoint")}, not on ${listed(broken)}`
+      ? "No load point was measured"
+      : failing.length > 0
+        ? `Works at ${all - failing.length} of ${counted(all, "load point")}, not at ${few(failing)}`
         : all === 1
-          ? `Works on \`${[...results.keys()].join("")}\``
-          : `Works on all ${all} endpoints`;
-  const failures =
-    broken.length === 0 && record.failures.length > 0
-      ? `; ${counted(record.failures.length, "failure")}`
-      : "";
-  return `${works}${failures}; no performance conclusion`;
+          ? `Works at the one load point of \`${[...measured].join("")}\``
+          : `Works at all ${all} load points of ${counted(measured.size, "endpoint")}`,
+    ...faults,
+    ...(!hasCause && failures.length > 0 ? [counted(failures.length, "failure")] : []),
+    "no performance conclusion",
+  ].join("; ");
 }
 
-/** Returns by name whether each endpoint passed the parity check and answered every request. */
-function endpointResults({
-  parity,
-  loadPoints,
-  interrupted,
-}: BenchRecord): ReadonlyMap<string, boolean> {
-  const results = new Map<string, boolean>();
-  const many = environmentNames(loadPoints).length > 1;
-  for (const { name, loadPoints: own } of seriesOf(loadPoints)) {
-    results.set(
-      name,
-      own.every(
-        ({ samples, errorsWithWarmup }) =>
-          samples > 0 && Object.keys(errorsWithWarmup).length === 0,
-      ),
-    );
-  }
-  for (const result of parity) {
-    const name = `${many ? `${result.environment} ` : ""}${benchEndpointName(result)}`;
-    results.set(name, result.passed && (results.get(name) ?? interrupted));
-  }
-  return results;
+/** Whether a load point answered every request. */
+const works = ({ samples, errorsWithWarmup }: LoadPoint) =>
+  samples > 0 && Object.keys(errorsWithWarmup).length === 0;
+
+const shown = 3;
+
+function few(names: readonly string[]): string {
+  return names.length <= shown + 1
+    ? listed(names)
+    : listed([...names.slice(0, shown), `${names.length - shown} others`]);
 }
