@@ -40,6 +40,8 @@ export interface RequestedHardware {
   readonly backend?: Backend;
   /** Formats of the environment; absent without one. */
   readonly served?: ServedPayloads;
+  /** Whether the embed server runs the model itself, so that no Triton server ingests its tensors. */
+  readonly embedComputes?: boolean;
   /** US dollars per hour for one GPU, in place of the price of `gpu`. */
   readonly price?: number;
 }
@@ -95,6 +97,9 @@ export function hardwareOfEnvironment(name: string): RequestedHardware {
     gpus: gpu.count,
     topology: perGpu ? "per-gpu" : "instance-group",
     served: servedPayloads(services),
+    embedComputes: services.some(
+      ({ kind, backend }) => kind === "embed" && backend === "onnxruntime",
+    ),
   };
 }
 
@@ -181,6 +186,7 @@ export function serviceTimesOf(
   if (calibrated === undefined) {
     const timesOf = (some: PublishedFacts) => ({
       ...publishedTimes(factsOf(some, hardware.gpu), args.jpegKb * 1000, hardware.model),
+      ...(hardware.embedComputes && { embed: { ingestMsPerImage: 0 } }),
       ...overrides,
     });
     const rows = checkPublished(facts);

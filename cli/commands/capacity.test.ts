@@ -106,6 +106,7 @@ describe("with an environment", () => {
     const own = await environment("");
     // the embed server runs ONNX Runtime itself, beside a Triton server with TensorRT
     expect(own.stdout).toMatch(/^rtx-4080, ONNX Runtime: a JPEG/);
+    expect(own.stdout).not.toContain("tensor ingest");
     expect((await environment("", "--payload", "fp32")).stdout).toMatch(/^rtx-4080, TensorRT/);
     const other = await environment("", "--payload", "uint8");
     expect([other.exitCode, other.stderr]).toEqual([
