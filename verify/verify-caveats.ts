@@ -1,4 +1,4 @@
-import { modelsOf, type VerifyRecord } from "../bench/record/record.ts";
+import type { VerifyRecord } from "../bench/record/record.ts";
 import { runCaveats, subjectCaveats } from "../bench/report/caveats.ts";
 import type { Caveat } from "../bench/report/document.ts";
 
@@ -20,7 +20,6 @@ export function caveatsOf({
   return [
     ...unavailable,
     ...subjectCaveats(run),
-    ...randomWeightCaveats(run),
     ...(isP99Unreliable
       ? [
           {
@@ -30,20 +29,6 @@ export function caveatsOf({
           } as const,
         ]
       : []),
-    ...runCaveats(run),
+    ...runCaveats(run, subject.target === "deployed" ? "subject" : "know"),
   ];
-}
-
-/** Models whose weights, which the deployment was compared with, are random. */
-function randomWeightCaveats({
-  target,
-  model,
-  environments,
-}: Pick<VerifyRecord["subject"], "target" | "model"> &
-  Pick<VerifyRecord, "environments">): readonly Caveat[] {
-  const random = modelsOf(model, environments).filter(({ weights }) => weights === "random");
-  if (target !== "deployed" || random.length === 0) return [];
-  const names = new Set(random.map(({ name, spec }) => spec ?? name));
-  const text = `The weights of ${[...names].join(", ")} are random: speed and size are those of the model, and the embeddings are meaningless.`;
-  return [{ kind: "subject", title: "Random weights", text }];
 }

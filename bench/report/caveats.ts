@@ -144,15 +144,28 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
   return caveats;
 }
 
-/** Facts about a run that do not make its figures wrong. */
-export function runCaveats(subject: RunSubject): readonly Caveat[] {
+/**
+ * Facts about a run that do not make its figures wrong.
+ *
+ * @param random - Severity of random weights, which do not change speed.
+ */
+export function runCaveats(
+  subject: RunSubject,
+  random: Caveat["kind"] = "know",
+): readonly Caveat[] {
   const caveats: Caveat[] = [];
-  const add = (title: string, text: string) => caveats.push({ kind: "know", title, text });
+  const add = (title: string, text: string, kind: Caveat["kind"] = "know") =>
+    caveats.push({ kind, title, text });
   const { target, model, environments, dirty } = subject;
-  if (model.weights === "random" && model.name !== "tiny" && !isStandIn(model)) {
+  const untrained = modelsOf(model, environments).filter(
+    (one) => one.weights === "random" && one.name !== "tiny" && !isStandIn(one),
+  );
+  if (untrained.length > 0) {
+    const names = new Set(untrained.map(({ name, spec }) => spec ?? name));
     add(
       "Random weights",
-      "The model has the real architecture and cost, but its embeddings are meaningless. Timings and parity between endpoints are valid; the quality of embeddings is not.",
+      `The weights of ${listed([...names])} are random: architecture and cost are those of the model, but the embeddings are meaningless. Timings and parity between endpoints are valid; the quality of embeddings is not.`,
+      random,
     );
   }
   if (target === "deployed") {
