@@ -96,8 +96,11 @@ test("an embedding of zeros fails", async () => {
 });
 
 test("batches in order pass", async () => {
-  expect(textsOf(await checkBatches(service(), reference))).toEqual([
+  expect(textsOf(await checkBatches(service(), reference, "deployed"))).toEqual([
     "pass: batches of 1, 4, 8, 16, 32",
+  ]);
+  expect(textsOf(await checkBatches(service(), reference, "simulation"))).toEqual([
+    "pass: batches of 4, 32",
   ]);
 });
 
@@ -106,6 +109,7 @@ test("a reordered batch fails with its size and row", async () => {
     await checkBatches(
       service((rows) => [...rows].reverse()),
       reference,
+      "simulation",
     ),
   );
   expect(message).toMatch(
