@@ -190,6 +190,9 @@ test("downloads another commit with its checksum", async () => {
   await expect(pull("--revision", other)).rejects.toThrow(
     "--revision and --sha256 must be set together",
   );
+  await expect(pull("--revision", revision, "--sha256", sha256)).rejects.toThrow(
+    `--sha256 must be ${"0".repeat(64)} for the commit that the spec of small-clip pins, got ${sha256}`,
+  );
   expect(await pull("--revision", other, "--sha256", sha256)).toContain(`owner/name@${other} `);
   expect(hub.requests[0]?.path).toContain(`/resolve/${other}/`);
 });

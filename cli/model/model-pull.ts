@@ -139,9 +139,12 @@ function weightsOf(spec: ModelSpec, { revision, sha256 }: PullArguments): HubWei
         `huggingface repository, commit and SHA-256, got '${spec.name}'; ${otherRoute(spec)}`,
     );
   }
-  if (revision === undefined || sha256 === undefined || revision === weights.revision)
-    return weights;
-  return { ...weights, revision, sha256, bytes: undefined };
+  if (revision === undefined || sha256 === undefined) return weights;
+  if (revision !== weights.revision) return { ...weights, revision, sha256, bytes: undefined };
+  if (sha256 === weights.sha256) return weights;
+  throw new UserError(
+    `--sha256 must be ${weights.sha256} for the commit that the spec of ${spec.name} pins, got ${sha256}`,
+  );
 }
 
 /** Command or path by which a model that is not pulled gets its files. */
