@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { Command } from "commander";
+import { nearestOf } from "../contract/issue-lines.ts";
 
 interface CommandEntry {
   readonly description: string;
@@ -107,6 +108,14 @@ const { version }: { readonly version: string } = JSON.parse(
   readFileSync(new URL("./package.json", import.meta.url), "utf8"),
 );
 
+/** Adds the option whose name contains that of an unknown one; commander itself suggests names with similar spelling. */
+function withNearestOption(text: string, command: Command): string {
+  const [, unknown] = /^error: unknown option '(--[^']+)'\n$/.exec(text) ?? [];
+  if (unknown === undefined) return text;
+  const names = command.options.flatMap(({ long }) => long ?? []);
+  return `${text.trimEnd()}${nearestOf(unknown, names)}\n`;
+}
+
 /** Names of all commands. */
 export const commandNames: readonly string[] = Object.keys(commands);
 
@@ -138,7 +147,9 @@ export async function clipstackProgram(loaded: readonly string[]): Promise<Comma
   }
   // only subcommands created with `program.command()` inherit the override: set it on all
   const overrideAll = (command: Command): void => {
-    command.exitOverride();
+    command.exitOverride().configureOutput({
+      outputError: (text, write) => write(withNearestOption(text, command)),
+    });
     for (const sub of command.commands) overrideAll(sub);
   };
   overrideAll(program);

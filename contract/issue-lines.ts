@@ -26,10 +26,9 @@ function linesOf(issue: Issue, schema: z.ZodType, input: unknown): readonly stri
         return `${dotted([...issue.path, key])} must not be in the settings: Terraform reads it from the environment (${variable})`;
       }
       const near = nearest(key, known);
+      const meant = near === undefined ? pathBelow(schema, key) : [...issue.path, near];
       const hint =
-        near === undefined
-          ? `known: ${known.join(", ")}`
-          : `did you mean '${dotted([...issue.path, near])}'?`;
+        meant === undefined ? `known: ${known.join(", ")}` : `did you mean '${dotted(meant)}'?`;
       return `unknown key '${dotted([...issue.path, key])}' (${hint})`;
     });
   }
@@ -135,6 +134,18 @@ function keysAt(schema: z.ZodType, path: Path, input: unknown): readonly string[
   }, schema);
   const object = unwrap(at, valueAt(input, path));
   return object instanceof z.ZodObject ? Object.keys(object.shape) : [];
+}
+
+/** Path of the only key of this name in an object that the schema contains directly; undefined if there is none or several. */
+function pathBelow(schema: z.ZodType, key: string): Path | undefined {
+  const root = unwrap(schema, undefined);
+  if (!(root instanceof z.ZodObject)) return undefined;
+  const found = Object.entries(root.shape).filter(([, inner]) => {
+    const object = unwrap(inner, undefined);
+    return object instanceof z.ZodObject && Object.hasOwn(object.shape, key);
+  });
+  const [[outer] = [], ...others] = found;
+  return outer === undefined || others.length > 0 ? undefined : [outer, key];
 }
 
 /** Schema without its default, optional and transform wrappers; for a union, the member closest to `value`. */

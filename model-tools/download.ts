@@ -115,7 +115,7 @@ export async function downloadChecked(
     await discardPart(part);
     if (resumed === 0) {
       throw new Error(
-        `${redactedUrl(url)}: sha256 must be ${expected}, got ${sha256} (${bytes} bytes)`,
+        `${redactedUrl(url)}: sha256 must be ${expected}, got ${sha256} (${bytes} bytes); the download was discarded: check the address, the commit and the checksum`,
       );
     }
     onRetry?.("the earlier download is of another file; restarting");

@@ -1,3 +1,4 @@
+import { statSync } from "node:fs";
 import { mkdtemp, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -76,7 +77,11 @@ test.each([10, 1_000, 30_000, 900_000])(
   async (bytes) => {
     const file = join(folder, "cut.onnx");
     await writeFile(file, (await readFile(await tinyModel())).subarray(0, bytes));
-    expect(() => readOnnx(file)).toThrow(new Error(`${file}: is not a complete ONNX file`));
+    expect(() => readOnnx(file)).toThrow(
+      new Error(
+        `${file}: is not a complete ONNX file, got ${statSync(file).size} bytes: copy or download it again`,
+      ),
+    );
   },
 );
 
@@ -89,14 +94,16 @@ test.each([
 ])("fails on a file of %s", async (_name, bytes) => {
   const file = join(folder, "other.onnx");
   await writeFile(file, bytes);
-  expect(() => readOnnx(file)).toThrow(new Error(`${file}: is not a complete ONNX file`));
+  expect(() => readOnnx(file)).toThrow(
+    new Error(
+      `${file}: is not a complete ONNX file, got ${statSync(file).size} bytes: copy or download it again`,
+    ),
+  );
 });
 
 test("fails on a file that does not exist, and on a folder", () => {
   const missing = join(folder, "missing.onnx");
-  expect(() => readOnnx(missing)).toThrow(
-    `model file '${missing}' does not exist or cannot be read`,
-  );
+  expect(() => readOnnx(missing)).toThrow(`model file '${missing}' does not exist`);
   expect(() => readOnnx(folder)).toThrow(`model file '${folder}' is not a file`);
 });
 

@@ -1,5 +1,6 @@
 import { readFileSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import { readFailure } from "../contract/read-failure.ts";
 import { requireBeside } from "./external-data.ts";
 import { onnxMessage } from "./onnx-proto.ts";
 
@@ -128,11 +129,11 @@ export function readOnnx(path: string): OnnxFile {
     const options = { longs: Number, defaults: true, arrays: true };
     model = type.toObject(type.decode(file), options) as ModelMessage;
   } catch (cause) {
-    throw wrong("is not a complete ONNX file", cause);
+    throw wrong(incomplete(file), cause);
   }
   const { graph } = model;
   if (graph === null || model.ir_version === 0 || model.opset_import.length === 0) {
-    throw wrong("is not a complete ONNX file");
+    throw wrong(incomplete(file));
   }
   const tensorOf = tensorReader(path, wrong);
   const constants = new Map<NodeMessage, OnnxTensor>();
@@ -158,13 +159,17 @@ export function readOnnx(path: string): OnnxFile {
   };
 }
 
+function incomplete({ length }: Buffer): string {
+  return `is not a complete ONNX file, got ${length} bytes: copy or download it again`;
+}
+
 function readModelFile(path: string): Buffer {
   const stats = statSync(path, { throwIfNoEntry: false });
   if (stats !== undefined && !stats.isFile()) throw new Error(`model file '${path}' is not a file`);
   try {
     return readFileSync(path);
   } catch (cause) {
-    throw new Error(`model file '${path}' does not exist or cannot be read`, { cause });
+    throw new Error(`model file '${path}' ${readFailure(cause)}`, { cause });
   }
 }
 

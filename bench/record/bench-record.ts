@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { z } from "zod";
 import { endpointNames } from "../../contract/environment.ts";
+import { readFailure } from "../../contract/read-failure.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { payloadFormats, serializations } from "./bench-endpoint.ts";
 import { type GpuReadingName, gpuReadingNames } from "./gpu-readings.ts";
@@ -339,8 +340,8 @@ export function readBenchRecord(file: string): BenchRecord {
   let text: string;
   try {
     text = readFileSync(file, "utf8");
-  } catch {
-    throw new UserError(`${file}: cannot be read`);
+  } catch (error) {
+    throw new UserError(`${file}: ${readFailure(error)}`);
   }
   return parseBenchRecord(text, file);
 }

@@ -55,6 +55,6 @@ test("an invalid image file is rejected by name", async () => {
 test("an unreadable folder is rejected", async () => {
   const missing = join(folder, "missing");
   await expect(readBenchImages(missing, preprocess, input)).rejects.toThrow(
-    `--images: ${missing} cannot be read`,
+    `--images: ${missing} does not exist`,
   );
 });

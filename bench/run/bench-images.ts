@@ -1,6 +1,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { ImageInput } from "../../contract/model-spec.ts";
+import { readFailure } from "../../contract/read-failure.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { imageContentType, imageNames, type PreparedImage, type Preprocess } from "./reference.ts";
 
@@ -38,8 +39,8 @@ function readImage(file: string): Buffer {
   try {
     size = statSync(file).size;
     if (size <= maxFileBytes) return readFileSync(file);
-  } catch {
-    throw new UserError(`--images: ${file} cannot be read`);
+  } catch (error) {
+    throw new UserError(`--images: ${file} ${readFailure(error)}`);
   }
   throw new UserError(`--images: ${file} must be at most 32 MiB, got ${size} bytes`);
 }

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { maxTextLength } from "../../contract/embed-api.ts";
 import { textTowerOf } from "../../contract/model-shapes.ts";
+import { readFailure } from "../../contract/read-failure.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { tokenRows } from "../../inference/session/token-tensor.ts";
 import { openTokenizer } from "../../inference/text/tokenizer.ts";
@@ -20,8 +21,8 @@ export function readBenchTexts(file: string): readonly string[] {
   let content: string;
   try {
     content = readFileSync(file, "utf8");
-  } catch {
-    throw new UserError(`--texts: ${file} cannot be read`);
+  } catch (error) {
+    throw new UserError(`--texts: ${file} ${readFailure(error)}`);
   }
   const texts = content
     .split(/\r?\n/)

@@ -147,7 +147,11 @@ async function requireLive(service: ServiceUnderTest, target: EndpointTarget): P
         () => false,
       )
     : await service.transport(target).live({ timeoutMs });
-  if (!live) throw new UserError(`${service.environment}: ${endpoint} does not respond at ${url}`);
+  if (!live) {
+    throw new UserError(
+      `${service.environment}: ${endpoint} does not respond at ${url}: start the server, or correct its address`,
+    );
+  }
 }
 
 /** `triton 2.51.0`, `clipstack embed API 0.1.0` */

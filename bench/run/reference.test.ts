@@ -38,7 +38,7 @@ test("an image is sent with its content type", () => {
 
 test("a missing folder is rejected", () => {
   expect(() => readSamples("/no/such/folder", 6)).toThrow(
-    "sample images: /no/such/folder cannot be read",
+    "sample images: /no/such/folder does not exist",
   );
 });
 

@@ -4,6 +4,7 @@ import type { Artefact } from "../../artefact/artefact.ts";
 import { environmentModel } from "../../artefact/environment-model.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import type { ImageInput, Modality, ModelSpec } from "../../contract/model-spec.ts";
+import { readFailure } from "../../contract/read-failure.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import type { LoadItem } from "../load/load-items.ts";
@@ -61,8 +62,8 @@ export function imageNames(folder: string, source: string): readonly string[] {
   let names: string[];
   try {
     names = readdirSync(folder).filter((name) => imageContentType(name) !== undefined);
-  } catch {
-    throw new UserError(`${source}: ${folder} cannot be read`);
+  } catch (error) {
+    throw new UserError(`${source}: ${folder} ${readFailure(error)}`);
   }
   if (names.length > 0) return names.sort();
   throw new UserError(`${source}: ${folder} has no .jpg, .jpeg, .png or .webp file`);

@@ -147,7 +147,7 @@ const rejections: readonly (readonly [string, readonly string[], string])[] = [
   [
     "an environment that is not deployed",
     ["one", "--target", "deployed", "--weights", "tiny"],
-    "clipstack: one is not deployed from this checkout: npx cdktf deploy one --auto-approve",
+    "clipstack: one is not deployed from this checkout: 'npx cdktf deploy one' deploys it",
   ],
   [
     "addresses and environments",

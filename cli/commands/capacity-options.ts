@@ -174,6 +174,11 @@ function quantity(
 ) {
   return (text: string): number => {
     const [, digits = "", unit = ""] = /^([0-9.]+)\s*([A-Za-z/]*)$/.exec(text.trim()) ?? [];
+    if (digits !== "" && unit !== "" && units[unit.toLowerCase()] === undefined) {
+      throw new InvalidArgumentError(
+        `Its unit must be ${Object.keys(units).join(", ")}, got ${unit}.`,
+      );
+    }
     const value = Number(digits) * (units[unit.toLowerCase()] ?? Number.NaN);
     const inRange = minimum === "above 0" ? value > 0 : value >= 0;
     if (digits === "" || !(inRange && Number.isFinite(value))) {

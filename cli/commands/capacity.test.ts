@@ -235,7 +235,7 @@ const wrong: readonly (readonly [readonly string[], string])[] = [
   ],
   [["--gpu", "t4", "--egress-price", "-1"], "a number from 0 to 1000000000000"],
   [["--gpu", "a10g"], "Allowed choices are t4, l4"],
-  [["--record", "nothing.json"], "clipstack: nothing.json: cannot be read"],
+  [["--record", "nothing.json"], "clipstack: nothing.json: does not exist"],
 ];
 
 test.each(wrong)("fails with one line on %j", async (args, message) => {

@@ -74,7 +74,7 @@ test("an unreadable record of --against is rejected", async () => {
   const args = ["sweep", "scaling", "--target", "deployed", "--against", "no-such.json"];
   const { code, stderr } = await clipstack(args);
   expect(code).toBe(2);
-  expect(stderr).toContain("clipstack: --against no-such.json: cannot be read");
+  expect(stderr).toContain("clipstack: --against no-such.json: does not exist");
 });
 
 test("the help lists the question of each study", async () => {

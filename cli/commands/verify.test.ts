@@ -144,7 +144,7 @@ const invalidArguments: readonly (readonly [string, readonly string[], string])[
   [
     "an environment that is not deployed",
     ["one", "--target", "deployed"],
-    "clipstack: one is not deployed from this checkout: npx cdktf deploy one --auto-approve",
+    "clipstack: one is not deployed from this checkout: 'npx cdktf deploy one' deploys it",
   ],
   [
     "ports beyond the last",

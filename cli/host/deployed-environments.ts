@@ -64,7 +64,7 @@ export async function deployedEnvironments(
     });
   }
   const notDeployed = (name: string) =>
-    `${name} is not deployed from this checkout: npx cdktf deploy ${name} --auto-approve`;
+    `${name} is not deployed from this checkout: 'npx cdktf deploy ${name}' deploys it`;
   if (missing.length > 0 && (names.length > 0 || found.length === 0)) {
     throw new UserError(missing.map(notDeployed).join("\n"));
   }

@@ -124,7 +124,7 @@ export function dockerProblem(
       code: "docker-endpoint",
       message: `Docker does not respond at ${endpoint}`,
       fix: endpoint.startsWith("unix://")
-        ? "start Docker ('sudo systemctl start docker'), or set host.docker to its endpoint ('docker context ls')"
+        ? `start Docker ('${endpoint.includes("/run/user/") ? "systemctl --user" : "sudo systemctl"} start docker'), or set host.docker to its endpoint ('docker context ls')`
         : "start Docker on the host, or set host.docker to its endpoint",
     };
   }

@@ -70,6 +70,8 @@ export function explainSsh(output: string, { text }: SshTarget): Problem {
   return {
     code: "ssh",
     message: `ssh ${text} failed: ${last === "" ? "no output" : last}`,
-    fix: `make 'ssh -o BatchMode=yes ${text} true' work`,
+    fix: /could not resolve hostname/i.test(last)
+      ? "correct the host name in host.docker, or add it to DNS or ~/.ssh/config"
+      : `make 'ssh -o BatchMode=yes ${text} true' work`,
   };
 }

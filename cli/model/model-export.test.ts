@@ -174,7 +174,7 @@ describe("keeps the existing file and fails with one line", () => {
     await copyFile(await tinyModel(), join(folder, "a.onnx"));
     const how = { model: join(folder, "text") };
     await expect(exportModel("--force", "--python", await python(how))).rejects.toThrow(
-      /^\S+: is not a complete ONNX file$/,
+      /^\S+: is not a complete ONNX file, got \d+ bytes: copy or download it again$/,
     );
     expect(await left()).toEqual(["a.onnx"]);
   });

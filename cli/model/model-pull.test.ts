@@ -158,14 +158,14 @@ test("fetches the file of the tokenizer beside the text tower", async () => {
 
 test("fails for a model whose weights cannot be converted, before a download", async () => {
   await expect(run("dinov2-small", "--output", model)).rejects.toThrow(
-    /^model must be a vision transformer of OpenCLIP with a \.safetensors file, or a model with an \.onnx file, that its spec pins by huggingface repository, commit and SHA-256, got 'dinov2-small'; run 'clipstack model export dinov2-small'$/,
+    /^dinov2-small cannot be pulled, because its spec names no file that needs only a download or a conversion: run 'npx clipstack model export dinov2-small'$/,
   );
 });
 
 test("names the files of a model whose spec pins no weights", async () => {
   await writeSpec({ weights: { name: "own" } });
   await expect(pull()).rejects.toThrow(
-    /; copy its ONNX file to \S*small_clip\/1\/model\.onnx.*, or run 'clipstack model generate small-clip' for random weights$/,
+    /: copy its ONNX file to \S*small_clip\/1\/model\.onnx.*, or run 'npx clipstack model generate small-clip' for random weights$/,
   );
 });
 

@@ -135,8 +135,7 @@ function weightsOf(spec: ModelSpec, { revision, sha256 }: PullArguments): HubWei
   const weights = hubWeightsOf(spec);
   if (weights === undefined || trainedWeightsCommand(spec) !== "pull") {
     throw new UserError(
-      "model must be a vision transformer of OpenCLIP with a .safetensors file, or a model with an .onnx file, that its spec pins by " +
-        `huggingface repository, commit and SHA-256, got '${spec.name}'; ${otherRoute(spec)}`,
+      `${spec.name} cannot be pulled, because its spec names no file that needs only a download or a conversion: ${otherRoute(spec)}`,
     );
   }
   if (revision === undefined || sha256 === undefined) return weights;
@@ -150,11 +149,11 @@ function weightsOf(spec: ModelSpec, { revision, sha256 }: PullArguments): HubWei
 /** Command or path by which a model that is not pulled gets its files. */
 function otherRoute(spec: ModelSpec): string {
   const command = trainedWeightsCommand(spec);
-  if (command !== undefined) return `run 'clipstack model ${command} ${spec.name}'`;
+  if (command !== undefined) return `run 'npx clipstack model ${command} ${spec.name}'`;
   const files = (Object.keys(spec.towers) as Modality[]).map((modality) =>
     displayPath(modelFile(spec, fp32Kinds[modality])),
   );
-  return `copy its ONNX file to ${files.join(" and ")}, or run 'clipstack model generate ${spec.name}' for random weights`;
+  return `copy its ONNX file to ${files.join(" and ")}, or run 'npx clipstack model generate ${spec.name}' for random weights`;
 }
 
 async function reportExisting(args: PullArguments, towers: readonly TowerFile[]): Promise<void> {

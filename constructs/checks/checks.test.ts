@@ -197,7 +197,7 @@ describe("GPU memory", () => {
 
   test("rejects models that do not fit and lists the memory of each", () => {
     expect(vramFindings(2, services, 4_096)).toEqual([
-      "gpu must have room for the models: GPU 2 has 4096 MiB, 3686 usable, and they need 4168 (embed 1104 + triton-onnx 1104 + triton-trt 936 + a TensorRT build 1024)",
+      "gpu must have room for the models: GPU 2 has 4096 MiB, 3686 usable, and they need 4168 (embed 1104 + triton-onnx 1104 + triton-trt 936 + a TensorRT build 1024): serve fewer models or towers, disable a service, or use a GPU with more memory",
     ]);
   });
 
@@ -230,7 +230,7 @@ describe("GPU memory", () => {
     );
     const use = { service: "triton-onnx", backend: "onnxruntime", instances: 2, models } as const;
     expect(vramFindings(0, [use], 15_360)).toEqual([
-      "gpu must have room for the models: GPU 0 has 15360 MiB, 13824 usable, and they need 15748 (triton-onnx 15748; by model: openclip-vit-b32 image 1184 + openclip-vit-b32 text 914 + openclip-vit-l14 image 6436 + openclip-vit-l14 text 1560 + siglip2-base-224 image 2694 + siglip2-base-224 text 2448 + CUDA of 1 process 512)",
+      "gpu must have room for the models: GPU 0 has 15360 MiB, 13824 usable, and they need 15748 (triton-onnx 15748; by model: openclip-vit-b32 image 1184 + openclip-vit-b32 text 914 + openclip-vit-l14 image 6436 + openclip-vit-l14 text 1560 + siglip2-base-224 image 2694 + siglip2-base-224 text 2448 + CUDA of 1 process 512): serve fewer models or towers, disable a service, or use a GPU with more memory",
     ]);
   });
 

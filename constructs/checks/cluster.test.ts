@@ -87,7 +87,7 @@ test("accepts models that fit the memory of a GPU", () => {
 
 test("rejects models that do not fit the memory of a GPU", () => {
   expect(findings(8_192, 16)).toEqual([
-    "nodePool.gpu must have room for the models: GPU 0 has 8192 MiB, 7372 usable, and they need 9984 (triton 9984)",
+    "nodePool.gpu must have room for the models: GPU 0 has 8192 MiB, 7372 usable, and they need 9984 (triton 9984): serve fewer models or towers, disable a service, or use a GPU with more memory",
   ]);
 });
 

@@ -141,13 +141,9 @@ export function memoryLimitFindings(
   models: readonly ModelSpec[],
   heap = 0,
 ): readonly Finding[] {
-  return [
-    ...memoryFindings("memoryMiB", limitMiB, weightsOfMiB(models, "fp32")),
-    ...findingIf(
-      limitMiB < heap + parts.program,
-      "memoryMiB",
-      `be at least ${heap + parts.program}`,
-      `${limitMiB}`,
-    ),
-  ];
+  const weightsMiB = weightsOfMiB(models, "fp32");
+  const least = heap + parts.program;
+  return weightsMiB >= least
+    ? memoryFindings("memoryMiB", limitMiB, weightsMiB)
+    : findingIf(limitMiB < least, "memoryMiB", `be at least ${least}`, `${limitMiB}`);
 }

@@ -186,7 +186,7 @@ export function vramFindings(
   return [
     {
       path,
-      must: `have room for the models: GPU ${gpu} has ${gpuVramMiB} MiB, ${usable} usable, and they need ${needed} (${listOf(parts, " + ")}${byTower})`,
+      must: `have room for the models: GPU ${gpu} has ${gpuVramMiB} MiB, ${usable} usable, and they need ${needed} (${listOf(parts, " + ")}${byTower}): serve fewer models or towers, disable a service, or use a GPU with more memory`,
     },
   ];
 }

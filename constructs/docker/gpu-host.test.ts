@@ -155,7 +155,7 @@ test("rejects models that do not fit a GPU", () => {
       });
     }),
   ).toEqual([
-    "test/host: gpu must have room for the models: GPU 1 has 16376 MiB, 14738 usable, and they need 18272 (triton-onnx 18272)",
+    "test/host: gpu must have room for the models: GPU 1 has 16376 MiB, 14738 usable, and they need 18272 (triton-onnx 18272): serve fewer models or towers, disable a service, or use a GPU with more memory",
   ]);
 });
 

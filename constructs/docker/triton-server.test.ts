@@ -538,7 +538,7 @@ test("rejects a reload that does not fit the GPU", () => {
   const many = { instancesPerGpu: 13 } as const;
   expect(findings((stack) => triton(stack, { ...many, modelControl: "none" }, {}))).toEqual([]);
   expect(findings((stack) => triton(stack, many, {}))).toEqual([
-    "test/host: gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 15904 (triton 8208 + a reload of triton 7696)",
+    "test/host: gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 15904 (triton 8208 + a reload of triton 7696): serve fewer models or towers, disable a service, or use a GPU with more memory",
   ]);
 });
 

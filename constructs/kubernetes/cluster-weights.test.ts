@@ -63,7 +63,10 @@ test.each<[string, ClusterWeights, readonly string[], readonly string[]]>([
     "a download without its URL and checksum",
     { weights: "init" },
     ["dinov2-small"],
-    ["model.url must be set, got nothing", "model.sha256 must be set, got nothing"],
+    [
+      "model.url must be the address of the ONNX file that the pods download (weights: init), got nothing",
+      "model.sha256 must be the SHA-256 of the ONNX file that the pods download (weights: init), got nothing",
+    ],
   ],
   [
     "a tokenizer file that is not downloaded",

@@ -107,7 +107,12 @@ export function towerFilesFindings(
     ...(model.weights === "init"
       ? [
           ...(["url", "sha256"] as const).flatMap((key) =>
-            findingIf(isSource && model[key] === undefined, `model.${key}`, "be set", "nothing"),
+            findingIf(
+              isSource && model[key] === undefined,
+              `model.${key}`,
+              `be ${key === "url" ? "the address" : "the SHA-256"} of the ONNX file that the pods download (weights: init)`,
+              "nothing",
+            ),
           ),
           ...downloadFindings("model.towers", model.towers ?? {}, towers, isSource),
         ]

@@ -267,21 +267,21 @@ describe("with the tiny model", () => {
         code: "unsupported_media_type",
         status: 415,
         message:
-          "the body of /embed must be multipart/form-data, image/jpeg, image/png, image/webp; send base64 in JSON to /embed/base64",
+          "the Content-Type of /embed must be multipart/form-data, image/jpeg, image/png, image/webp, got image/gif; send base64 in JSON to /embed/base64",
       },
       {
         what: "JSON where images are expected",
         request: () => post("/embed", { payload: { images: [] } }),
         code: "unsupported_media_type",
         status: 415,
-        message: /^the body of \/embed must be .*; send base64 in JSON to \/embed\/base64$/,
+        message: /^the Content-Type of \/embed must be .*; send base64 in JSON to \/embed\/base64$/,
       },
       {
         what: "an image where JSON is expected",
         request: () => ({ ...raw(jpeg), url: "/embed/base64" }),
         code: "unsupported_media_type",
         status: 415,
-        message: "the body of /embed/base64 must be application/json",
+        message: "the Content-Type of /embed/base64 must be application/json, got image/jpeg",
       },
       {
         what: "a compressed body",

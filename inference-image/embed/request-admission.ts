@@ -143,7 +143,7 @@ function checkContentType({ headers, url }: FastifyRequest, contentTypes: readon
     path === embedPaths.embed ? `; send base64 in JSON to ${embedPaths.embedBase64}` : "";
   throw new EmbedError(
     "unsupported_media_type",
-    `the body of ${path} must be ${contentTypes.join(", ")}${hint}`,
+    `the Content-Type of ${path} must be ${contentTypes.join(", ")}, got ${type ?? "none"}${hint}`,
   );
 }
 

@@ -2,6 +2,7 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createSecureContext } from "node:tls";
 import type { GrpcSecurity } from "../../client/triton/grpc-transport.ts";
+import { readFailure } from "../../contract/read-failure.ts";
 import type { ServerEnv } from "../../contract/server-env.ts";
 import { SettingsError } from "./settings.ts";
 
@@ -113,8 +114,6 @@ async function read(name: string, path: string): Promise<Buffer> {
   try {
     return await readFile(path);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    const reason = code === "ENOENT" ? "does not exist" : `cannot be read (${code})`;
-    throw new SettingsError(`${name} must be a readable file: '${path}' ${reason}`);
+    throw new SettingsError(`${name} must be a readable file: '${path}' ${readFailure(error)}`);
   }
 }

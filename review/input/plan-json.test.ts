@@ -130,7 +130,7 @@ test.each([
   [
     "no version",
     "{}",
-    "format_version must be 1.x, as 'terraform show -json PLAN' writes it, got nothing",
+    "must be a plan in JSON, with format_version 1.x, got nothing: 'terraform plan -out=PLAN', then 'terraform show -json PLAN > plan.json'",
   ],
   [
     "a state",
@@ -148,7 +148,11 @@ test.each([
     "must be the output of 'terraform show -json PLAN', got the log of 'terraform plan -json'",
   ],
   ["an empty file", "\n", "must be JSON, got an empty file"],
-  ["a list", "[]", "must be a JSON object, as 'terraform show -json PLAN' prints it"],
+  [
+    "a list",
+    "[]",
+    "must be a plan in JSON, an object: 'terraform plan -out=PLAN', then 'terraform show -json PLAN > plan.json'",
+  ],
   [
     "nesting",
     `${"[".repeat(20_000)}${"]".repeat(20_000)}`,

@@ -83,15 +83,20 @@ function withoutInstanceKeys(address: string): string {
   return address.replaceAll(/\[(\d+|"([^"\\]|\\.)*")\]/g, "");
 }
 
+const howToWrite = "'terraform plan -out=PLAN', then 'terraform show -json PLAN > plan.json'";
+
 function checkVersion(raw: unknown, fileName: string): void {
   if (!isObject(raw))
-    throw new ReviewError(
-      `${fileName}: must be a JSON object, as 'terraform show -json PLAN' prints it`,
-    );
+    throw new ReviewError(`${fileName}: must be a plan in JSON, an object: ${howToWrite}`);
   const { format_version: version } = raw;
+  if (version === undefined) {
+    throw new ReviewError(
+      `${fileName}: must be a plan in JSON, with format_version 1.x, got nothing: ${howToWrite}`,
+    );
+  }
   if (typeof version !== "string" || !/^\d{1,4}\.\d{1,4}$/.test(version)) {
     throw new ReviewError(
-      `${fileName}: format_version must be 1.x, as 'terraform show -json PLAN' writes it, got ${typeof version === "string" ? "another format" : "nothing"}`,
+      `${fileName}: format_version must be 1.x, as 'terraform show -json PLAN' writes it, got another format`,
     );
   }
   if (!version.startsWith("1.")) {

@@ -475,7 +475,7 @@ const cases: readonly Case[] = [
     situation: "a Triton with access to all GPUs",
     stack: "single-gpu",
     message:
-      "gpu must have room for the models: GPU 0 has 1024 MiB, 921 usable, and they need 5184 (embed 1104 + triton-onnx 1104 + a reload of triton-onnx 592 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
+      "gpu must have room for the models: GPU 0 has 1024 MiB, 921 usable, and they need 5184 (embed 1104 + triton-onnx 1104 + a reload of triton-onnx 592 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024): serve fewer models or towers, disable a service, or use a GPU with more memory",
     edits: [
       { path: onHost("triton-onnx/container", "env", 2), failing: allGpus, passing: allGpus },
       {

@@ -272,7 +272,7 @@ export const modelRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message:
-        "gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 51360 (embed 1104 + triton-onnx 24192 + a reload of triton-onnx 23680 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
+        "gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 51360 (embed 1104 + triton-onnx 24192 + a reload of triton-onnx 23680 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024): serve fewer models or towers, disable a service, or use a GPU with more memory",
       edits: [
         {
           path: configText("triton-onnx"),
