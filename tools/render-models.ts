@@ -36,7 +36,7 @@ host: { gpu: t4 }
 models: [openclip-vit-l14, siglip2-base-224, openclip-vit-b16, dinov2-base]
 `,
   error:
-    "everything/host: gpu must have room for the models: GPU 0 has 15360 MiB, 13824 usable, and they need 48988 (triton-onnx 10590 + a reload of triton-onnx 10078 + triton-trt 8609 + a reload of triton-trt 8097 + embed 10590 + a TensorRT build 1024; by model: openclip-vit-l14 image 14930 + openclip-vit-l14 text 3428 + siglip2-base-224 image 6381 + siglip2-base-224 text 5044 + openclip-vit-b16 image 6487 + openclip-vit-b16 text 2043 + dinov2-base image 8115 + CUDA of 3 processes 1536 + a TensorRT build 1024)",
+    "everything/host: gpu must have room for the models: GPU 0 has 15360 MiB, 13824 usable, and they need 48988 (triton-onnx 10590 + a reload of triton-onnx 10078 + triton-trt 8609 + a reload of triton-trt 8097 + embed 10590 + a TensorRT build 1024; by model: openclip-vit-l14 image 14930 + openclip-vit-l14 text 3428 + siglip2-base-224 image 6381 + siglip2-base-224 text 5044 + openclip-vit-b16 image 6487 + openclip-vit-b16 text 2043 + dinov2-base image 8115 + CUDA of 3 processes 1536 + a TensorRT build 1024): serve fewer models or towers, disable a service, or use a GPU with more memory",
 } as const;
 
 /** Page of the documentation with the model catalogue. */
