@@ -172,14 +172,18 @@ function quantity(
   example: string,
   minimum: "above 0" | "0 or more" = "above 0",
 ) {
+  const factors = new Map(
+    Object.entries(units).map(([name, factor]) => [name.toLowerCase(), factor]),
+  );
   return (text: string): number => {
     const [, digits = "", unit = ""] = /^([0-9.]+)\s*([A-Za-z/]*)$/.exec(text.trim()) ?? [];
-    if (digits !== "" && unit !== "" && units[unit.toLowerCase()] === undefined) {
+    const factor = factors.get(unit.toLowerCase());
+    if (digits !== "" && unit !== "" && factor === undefined) {
       throw new InvalidArgumentError(
         `Its unit must be ${Object.keys(units).join(", ")}, got ${unit}.`,
       );
     }
-    const value = Number(digits) * (units[unit.toLowerCase()] ?? Number.NaN);
+    const value = Number(digits) * (factor ?? Number.NaN);
     const inRange = minimum === "above 0" ? value > 0 : value >= 0;
     if (digits === "" || !(inRange && Number.isFinite(value))) {
       throw new InvalidArgumentError(
@@ -191,7 +195,7 @@ function quantity(
 }
 
 const bandwidth = quantity(
-  { kbps: 1e-3, "kbit/s": 1e-3, mbps: 1, "mbit/s": 1, gbps: 1000, "gbit/s": 1000 },
+  { kbps: 1e-3, "kbit/s": 1e-3, Mbps: 1, "Mbit/s": 1, Gbps: 1000, "Gbit/s": 1000 },
   "100Mbps",
 );
 

@@ -228,6 +228,10 @@ const wrong: readonly (readonly [readonly string[], string])[] = [
   [[], "clipstack: an environment, --gpu or --record is required"],
   [["--gpu", "t4", "--images", "5"], "clipstack: a job requires both --images and --within"],
   [["--gpu", "t4", "--bandwidth", "100"], "must be a number above 0 with its unit, like 100Mbps"],
+  [
+    ["--gpu", "t4", "--bandwidth", "200MB"],
+    "Its unit must be kbps, kbit/s, Mbps, Mbit/s, Gbps, Gbit/s, got MB.",
+  ],
   [["--gpu", "t4", "--round-trip", "-1ms"], "must be a number 0 or more with its unit, like 60ms"],
   [
     ["--images", "5", "--within", "1h", "--price", "1"],
