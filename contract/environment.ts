@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { declaredFacts } from "./gpus.ts";
 import { type Modality, modelSpec } from "./model-spec.ts";
-import { defaultModel, defaultModels } from "./models/index.ts";
 import { type ModelKind, tritonModelName } from "./triton-models.ts";
 
 /**
@@ -124,7 +123,8 @@ const currentFields = z.strictObject({
   services: z.array(service).min(1),
 });
 
-const currentEnvironment = currentFields.superRefine(({ models, services }, context) => {
+/** Schema of the output. */
+export const environment = currentFields.superRefine(({ models, services }, context) => {
   const known = models.map(({ name }) => name);
   for (const [index, { models: served }] of services.entries()) {
     for (const [position, name] of served.entries()) {
@@ -135,7 +135,7 @@ const currentEnvironment = currentFields.superRefine(({ models, services }, cont
     }
   }
 });
-export type Environment = z.infer<typeof currentEnvironment>;
+export type Environment = z.infer<typeof environment>;
 
 /**
  * Name in Triton's requests of a model that a service serves, which is also its folder in the model repository: `openclip_vit_b32_trt`,
@@ -151,81 +151,3 @@ export function requestedModel(
   const text = modelKind === "trt" || modelKind === "dali-trt" ? "text-trt" : "text";
   return tritonModelName({ name: model }, modality === "text" ? text : modelKind);
 }
-
-/** Schema 1, which existing states and plans may contain. */
-const firstSchema = z.looseObject({
-  schema: z.literal(1),
-  services: z.array(
-    z.looseObject({
-      backend: z.string(),
-      engine: z.string().optional(),
-      endpoints: z.array(z.looseObject({ path: z.string().optional() })),
-    }),
-  ),
-});
-
-/** Schema 2: every service has one model, named as in Triton. */
-const secondSchema = z.looseObject({
-  schema: z.literal(2),
-  services: z.array(z.looseObject({ model: z.string() })),
-});
-
-/** Schema 3: the model kinds have the name `variant`. */
-const thirdSchema = z.looseObject({
-  schema: z.literal(3),
-  services: z.array(z.looseObject({ variant: z.string(), jpegVariant: z.string().optional() })),
-});
-
-function upgraded(value: unknown): unknown {
-  return withModelKinds(withModels(withCurrentNames(value)));
-}
-
-function withModelKinds(value: unknown): unknown {
-  const { data } = thirdSchema.safeParse(value);
-  if (data === undefined) return value;
-  return {
-    ...data,
-    schema: environmentSchema,
-    services: data.services.map(({ variant, jpegVariant, ...service }) => ({
-      ...service,
-      modelKind: variant,
-      ...(jpegVariant !== undefined && { jpegKind: jpegVariant }),
-    })),
-  };
-}
-
-function withCurrentNames(value: unknown): unknown {
-  const { data } = firstSchema.safeParse(value);
-  if (data === undefined) return value;
-  const services = data.services.map(({ engine, backend, endpoints, ...service }) => ({
-    ...service,
-    backend: backend === "onnx" ? "onnxruntime" : backend,
-    ...(engine !== undefined && { server: engine === "bundled" ? "emulator" : engine }),
-    endpoints: endpoints.map(({ path, ...endpoint }) => ({
-      ...endpoint,
-      ...(path !== undefined && { name: path }),
-    })),
-  }));
-  return { ...data, schema: 2, services };
-}
-
-function withModels(value: unknown): unknown {
-  const { data } = secondSchema.safeParse(value);
-  if (data === undefined) return value;
-  return {
-    ...data,
-    schema: environmentSchema,
-    models: [...defaultModels],
-    services: data.services.map(({ model, ...service }) => ({ ...service, ...formerModel(model) })),
-  };
-}
-
-/** Default model in the model kind that a name of `model_repository/` or of schema 2 stands for. */
-function formerModel(name: string): Pick<Service, "models" | "modelKind"> {
-  const models = [defaultModel.name];
-  const modelKind = servedKinds.find((it) => requestedModel({ models, modelKind: it }) === name);
-  return modelKind === undefined ? { models: [name], modelKind: "fp32" } : { models, modelKind };
-}
-
-/** Schema of the output; reads schemas 1 to 3 too. */
-export const environment = z.preprocess(upgraded, currentEnvironment);

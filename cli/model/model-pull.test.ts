@@ -158,7 +158,7 @@ test("fetches the file of the tokenizer beside the text tower", async () => {
 
 test("fails for a model whose weights cannot be converted, before a download", async () => {
   await expect(run("dinov2-small", "--output", model)).rejects.toThrow(
-    /^dinov2-small cannot be pulled, because its spec names no file that needs only a download or a conversion: run 'npx clipstack model export dinov2-small'$/,
+    /^dinov2-small has no published file that can be downloaded and converted: run 'npx clipstack model export dinov2-small'$/,
   );
 });
 

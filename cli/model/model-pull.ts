@@ -135,7 +135,7 @@ function weightsOf(spec: ModelSpec, { revision, sha256 }: PullArguments): HubWei
   const weights = hubWeightsOf(spec);
   if (weights === undefined || trainedWeightsCommand(spec) !== "pull") {
     throw new UserError(
-      `${spec.name} cannot be pulled, because its spec names no file that needs only a download or a conversion: ${otherRoute(spec)}`,
+      `${spec.name} has no published file that can be downloaded and converted: ${otherRoute(spec)}`,
     );
   }
   if (revision === undefined || sha256 === undefined) return weights;

@@ -1,20 +1,23 @@
 import { expect, test } from "vitest";
+import { defaultModel } from "../../contract/models/index.ts";
 import type { StackChange } from "../input/change.ts";
 import { type PlannedResource, plannedChange } from "../test-plans.ts";
 import { impactOf } from "./impact.ts";
 import { comparisonOf } from "./impact-kinds.ts";
 
 const environment = {
-  schema: 1,
+  schema: 4,
   name: "test",
   where: "kind",
   accelerator: "cpu",
+  models: [defaultModel],
   services: [
     {
       name: "embed",
       kind: "embed",
       backend: "onnxruntime",
-      model: "openclip_vit_b32",
+      models: [defaultModel.name],
+      modelKind: "fp32",
       resources: {
         deployment: "kubernetes_deployment_v1.d",
         service: "kubernetes_service_v1.s",
