@@ -14,7 +14,8 @@ const onCluster = [
 const wholeRuns = [
   "bench/run/bench-run.test.ts",
   "bench/load/measure-load.test.ts",
-  "cli/commands/{bench,sweep,verify}.test.ts",
+  "cli/commands/{bench,serve,sweep,verify}.test.ts",
+  "cli/model/model-deploy.test.ts",
   "verify/verify.test.ts",
   "verify/drills/rollout.test.ts",
   "examples/photo-dedupe/{main,embed}.test.ts",
@@ -23,7 +24,9 @@ const wholeRuns = [
 /** Tests of whole servers, which run on the compiled code alone. */
 const onlyCompiled = [
   "inference-image/embed/embed-server.test.ts",
-  "inference-image/emulator/{triton-emulator,oip-admission}.test.ts",
+  "inference-image/emulator/{hot-replacement,oip-admission,triton-emulator}.test.ts",
+  "inference-image/gateway/{dali-gateway,faulty-triton,fingerprint,gateway,gateway-models}.test.ts",
+  "inference-image/openai/{openai-client,openai-gateway}.test.ts",
   "inference-image/http/{hostile-requests,transports}.test.ts",
   "inference-image/jobs/*.test.ts",
 ];
