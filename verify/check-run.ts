@@ -174,7 +174,10 @@ export async function recordOf(
   const [first] = environments;
   const model = first?.models[0];
   if (first === undefined || model === undefined) {
-    throw new UserError("verify needs an environment with a model, got none");
+    const reasons = environments.flatMap(({ run }) => run.results.map(({ message }) => message));
+    throw new UserError(
+      [...new Set(reasons)].join("\n") || "verify needs an environment with a model, got none",
+    );
   }
   const runs = environments.map(({ run }) => run);
   const results = runs.flatMap((run) => run.results);

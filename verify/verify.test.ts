@@ -405,6 +405,13 @@ describe("an environment whose model files are unavailable", () => {
     await expect(run(await documents(), await choosing())).rejects.toThrow(remedy);
   });
 
+  test("is an error with the remedy if there is no other", async () => {
+    const [port = 0] = await freePorts(1);
+    const document = embedsDocument("unavailable", [{ name: "embed", port }]);
+    const chooseModel = () => Promise.reject(new UserError(remedy));
+    await expect(run([document], { chooseModel, skipUnavailable: true })).rejects.toThrow(remedy);
+  });
+
   test("is skipped with the remedy if that is asked for, and the others are reported", async () => {
     const skipUnavailable = { ...(await choosing()), skipUnavailable: true };
     const record = await run(await documents(), skipUnavailable);
