@@ -9,8 +9,8 @@ export function scrollShadows(background: string): string {
   const layer = (side: string, from: string, size: string, attachment: string) =>
     `linear-gradient(to ${side === "left" ? "right" : "left"}, ${from}, transparent) ${side} / ${size} no-repeat ${attachment}`;
   const layers = [
-    layer("left", `${background} 40%`, "48px calc(100% + 2px)", "local"),
-    layer("right", `${background} 40%`, "48px calc(100% + 2px)", "local"),
+    layer("left", `${background} 40%`, "48px calc(100% + 8px)", "local"),
+    layer("right", `${background} 40%`, "48px calc(100% + 8px)", "local"),
     layer("left", shade, "18px 100%", "scroll"),
     layer("right", shade, "18px 100%", "scroll"),
   ];
