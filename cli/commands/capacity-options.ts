@@ -180,7 +180,7 @@ function quantity(
     const factor = factors.get(unit.toLowerCase());
     if (digits !== "" && unit !== "" && factor === undefined) {
       throw new InvalidArgumentError(
-        `Its unit must be ${Object.keys(units).join(", ")}, got ${unit}.`,
+        `Its unit must be ${Object.keys(units).join(", ")}${/bit|bps/i.test(example) ? " (bits, not bytes)" : ""}, got ${unit}.`,
       );
     }
     const value = Number(digits) * (factor ?? Number.NaN);

@@ -230,7 +230,7 @@ const wrong: readonly (readonly [readonly string[], string])[] = [
   [["--gpu", "t4", "--bandwidth", "100"], "must be a number above 0 with its unit, like 100Mbps"],
   [
     ["--gpu", "t4", "--bandwidth", "200MB"],
-    "Its unit must be kbps, kbit/s, Mbps, Mbit/s, Gbps, Gbit/s, got MB.",
+    "Its unit must be kbps, kbit/s, Mbps, Mbit/s, Gbps, Gbit/s (bits, not bytes), got MB.",
   ],
   [["--gpu", "t4", "--round-trip", "-1ms"], "must be a number 0 or more with its unit, like 60ms"],
   [

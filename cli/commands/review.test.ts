@@ -182,7 +182,7 @@ test.each<readonly [string, () => readonly string[], RegExp]>([
   [
     "a truncated plan",
     () => ["--plan", file("cut.json", planText("create").slice(0, 5_000))],
-    /^\S+: must be JSON, got a text truncated after 5000 characters$/,
+    /^\S+: must be JSON, got a text that ends too early, after 5000 characters: copy or write it again$/,
   ],
   [
     "another major version",

@@ -267,7 +267,7 @@ describe("with the tiny model", () => {
         code: "unsupported_media_type",
         status: 415,
         message:
-          "the Content-Type of /embed must be multipart/form-data, image/jpeg, image/png, image/webp, got image/gif; send base64 in JSON to /embed/base64",
+          "the Content-Type of /embed must be multipart/form-data, image/jpeg, image/png, image/webp, got image/gif; with curl: -F image=@FILE",
       },
       {
         what: "JSON where images are expected",

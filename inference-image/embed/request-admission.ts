@@ -139,12 +139,17 @@ function checkContentType({ headers, url }: FastifyRequest, contentTypes: readon
   const isAlias = imageContentTypeAliases.some((alias) => alias === type);
   if (isAlias && contentTypes.includes(imageContentTypes[0])) return;
   const path = url.split("?", 1)[0];
-  const hint =
-    path === embedPaths.embed ? `; send base64 in JSON to ${embedPaths.embedBase64}` : "";
+  const hint = path === embedPaths.embed ? `; ${embedHint(type)}` : "";
   throw new EmbedError(
     "unsupported_media_type",
     `the Content-Type of ${path} must be ${contentTypes.join(", ")}, got ${type ?? "none"}${hint}`,
   );
+}
+
+function embedHint(type: string | undefined): string {
+  return type === "application/json"
+    ? `send base64 in JSON to ${embedPaths.embedBase64}`
+    : "with curl: -F image=@FILE";
 }
 
 /** Timeout requested by the client, in microseconds; `undefined` for none. */

@@ -348,7 +348,11 @@ test("adds construct paths and the backend to a plan", () => {
 });
 
 test.each([
-  ["invalid JSON", "{", "a/cdk.tf.json: must be JSON, got a text truncated after 1 characters"],
+  [
+    "invalid JSON",
+    "{",
+    "a/cdk.tf.json: must be JSON, got a text that ends too early, after 1 characters: copy or write it again",
+  ],
   ["a list", "[]", "a/cdk.tf.json: : Invalid input: expected object, received array"],
 ])("fails for %s in one line", (_, text, message) => {
   expect(() => parseDocument(text, "a/cdk.tf.json")).toThrow(message);
