@@ -78,7 +78,8 @@ const credentialVariables: Readonly<Record<string, string>> = {
   clientprivatekeypem: "TF_HTTP_CLIENT_PRIVATE_KEY_PEM",
 };
 
-function rule(issue: Issue): string {
+/** Rule that a value breaks, without the value: `must be a number`. */
+export function rule(issue: Issue): string {
   if (issue.message.startsWith("must ")) return issue.message;
   switch (issue.code) {
     case "invalid_type":

@@ -353,7 +353,7 @@ test.each([
     "{",
     "a/cdk.tf.json: must be JSON, got a text that ends too early, after 1 characters: copy or write it again",
   ],
-  ["a list", "[]", "a/cdk.tf.json: : Invalid input: expected object, received array"],
+  ["a list", "[]", "a/cdk.tf.json: the document must be a map"],
 ])("fails for %s in one line", (_, text, message) => {
   expect(() => parseDocument(text, "a/cdk.tf.json")).toThrow(message);
 });

@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { rule, valueAt } from "../../contract/issue-lines.ts";
 import { ReviewError } from "./review-error.ts";
 
 /** Maximum nesting depth; deeper input is rejected. */
@@ -17,7 +18,12 @@ export function validated<T extends z.ZodType>(
   const { data, error } = schema.safeParse(value);
   const [issue] = error?.issues ?? [];
   if (issue === undefined) return data as z.infer<T>;
-  throw new ReviewError(`${fileName}: ${issue.path.map(String).join(".")}: ${issue.message}`);
+  const where = issue.path.map(String).join(".") || "the document";
+  const problem =
+    valueAt(value, issue.path) === undefined
+      ? "is required"
+      : rule(issue).replace(/ of settings$/, "");
+  throw new ReviewError(`${fileName}: ${where} ${problem}`);
 }
 
 /**

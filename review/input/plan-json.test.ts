@@ -166,7 +166,7 @@ test.each([
   [
     "a wrong type",
     '{"format_version":"1.2","resource_changes":[{"address":1}]}',
-    "resource_changes.0.address: Invalid input: expected string, received number",
+    "resource_changes.0.address must be text",
   ],
 ])("fails for %s in one line", (_, text, message) => {
   expect(messageOf(() => read(text))).toBe(`ReviewError: plan.json: ${message}`);
