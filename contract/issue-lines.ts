@@ -102,13 +102,11 @@ const typeNames: Readonly<Record<string, string>> = {
 
 /** Value at a path of own keys; undefined if it does not exist. */
 export function valueAt(input: unknown, path: Path): unknown {
-  return path.reduce<unknown>(
-    (inner, key) =>
-      typeof inner === "object" && inner !== null && Object.hasOwn(inner, key)
-        ? (inner as Record<PropertyKey, unknown>)[key]
-        : undefined,
-    input,
-  );
+  return path.reduce<unknown>((inner, key) => {
+    if (Array.isArray(inner)) return inner[Number(key)];
+    const isMap = typeof inner === "object" && inner !== null && Object.hasOwn(inner, key);
+    return isMap ? (inner as Record<PropertyKey, unknown>)[key] : undefined;
+  }, input);
 }
 
 /** `host.gpu`, `tritonOnnx.gpus.3`. */

@@ -1,7 +1,8 @@
+import { valueAt } from "../contract/issue-lines.ts";
 import type { ResourceChange, StackChange } from "./input/change.ts";
 import { forcingPaths } from "./input/force-new.ts";
 import { baseType } from "./input/resource-types.ts";
-import { isObject, isUnset, valueAt } from "./input/value-paths.ts";
+import { isObject, isUnset } from "./input/value-paths.ts";
 import { plannedChange, savedChange } from "./test-plans.ts";
 
 /** Change of one attribute of a resource in a saved plan. */

@@ -1,8 +1,9 @@
+import { valueAt } from "../../contract/issue-lines.ts";
 import type { Path, ResourceChange, Values } from "../input/change.ts";
 import { baseType, type ExaminedType } from "../input/resource-types.ts";
 import { isKnownVariable } from "../input/secrets.ts";
 import { isOneShot } from "../input/stack-facts.ts";
-import { changedPaths, isObject, isUnset, valueAt } from "../input/value-paths.ts";
+import { changedPaths, isObject, isUnset } from "../input/value-paths.ts";
 import { type Attributes, type Format, known, metadata } from "./known-attributes.ts";
 
 /** Attributes that restrict a workload; the review does not judge their removal. */

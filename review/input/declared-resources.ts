@@ -1,6 +1,7 @@
+import { valueAt } from "../../contract/issue-lines.ts";
 import type { ResourceChange, Values } from "./change.ts";
 import type { SynthesizedDocument } from "./synthesized-document.ts";
-import { blockOf, blocksOf, canonical, isObject, valueAt } from "./value-paths.ts";
+import { blockOf, blocksOf, canonical, isObject } from "./value-paths.ts";
 
 /** Resource or data source in a synthesized file. */
 export interface DeclaredResource {

@@ -1,4 +1,5 @@
 import { environmentOutput } from "../../contract/environment.ts";
+import { valueAt } from "../../contract/issue-lines.ts";
 import type { Path, ResourceChange, StackChange, Values } from "./change.ts";
 import { type DeclaredResource, declaredIn, resolved, sourceOf } from "./declared-resources.ts";
 import {
@@ -13,7 +14,7 @@ import { secretPaths } from "./secrets.ts";
 import { few, withoutKey } from "./stack-facts.ts";
 import { subjectOf } from "./subject.ts";
 import type { SynthesizedDocument } from "./synthesized-document.ts";
-import { changedPaths, sameValue, textsIn, valueAt } from "./value-paths.ts";
+import { changedPaths, sameValue, textsIn } from "./value-paths.ts";
 
 /**
  * Derives a change from two synthesized files of a stack; a missing file has no resources. The base is assumed to be deployed. Computed

@@ -1,3 +1,4 @@
+import { valueAt } from "../../contract/issue-lines.ts";
 import type { Action, Path, ResourceChange } from "./change.ts";
 import type { Plan, PlannedResource } from "./plan-schema.ts";
 import { ReviewError } from "./review-error.ts";
@@ -8,7 +9,6 @@ import {
   isUnset,
   markedPaths,
   serverManagedFields,
-  valueAt,
 } from "./value-paths.ts";
 
 /** Drift, except for fields that Kubernetes maintains and replica counts that an autoscaler owns. */

@@ -1,3 +1,4 @@
+import { valueAt } from "../../contract/issue-lines.ts";
 import type { Path, StackChange, Values } from "./change.ts";
 import {
   hasSecretPattern,
@@ -6,7 +7,7 @@ import {
   onlyExpression,
   shortenedText,
 } from "./secrets.ts";
-import { blocksOf, textsIn, valueAt } from "./value-paths.ts";
+import { blocksOf, textsIn } from "./value-paths.ts";
 
 /** Secret texts that no output may contain. */
 export function secretTexts(changes: readonly StackChange[]): readonly string[] {

@@ -1,7 +1,8 @@
+import { valueAt } from "../../contract/issue-lines.ts";
 import { serverEnv } from "../../contract/server-env.ts";
 import type { Path, Values } from "./change.ts";
 import { PathSet } from "./path-set.ts";
-import { blocksOf, isObject, isWithin, valueAt, visitTexts } from "./value-paths.ts";
+import { blocksOf, isObject, isWithin, visitTexts } from "./value-paths.ts";
 
 /** Printed instead of a hidden value. */
 export const hidden = "(not shown)";

@@ -4,14 +4,6 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Value at a path; `undefined` if it does not exist. */
-export function valueAt(values: unknown, path: Path): unknown {
-  return path.reduce<unknown>((inner, step) => {
-    if (Array.isArray(inner)) return inner[Number(step)];
-    return isObject(inner) && Object.hasOwn(inner, step) ? inner[step] : undefined;
-  }, values);
-}
-
 /** Own property of a map, because a plan may have keys such as `constructor`. */
 export function ownValue(map: Readonly<Record<string, unknown>>, key: string): unknown {
   return Object.hasOwn(map, key) ? map[key] : undefined;
