@@ -57,12 +57,12 @@ export const commandsRun: readonly RunCommand[] = [
   {
     command:
       "npx clipstack capacity --gpu rtx-4080 --payload fp32 --bandwidth 100Mbps --round-trip 35ms --concurrency 16",
-    prints: /images\/s {8}20\.8[\s\S]*0\.027[\s\S]*send JPEG +187/,
+    prints: /images\/s {8}20\.8[\s\S]*0\.027[\s\S]*send JPEG +186/,
   },
   {
     command:
       "npx clipstack capacity --images 1000000 --within 6h --bandwidth 200Mbps --round-trip 35ms",
-    prints: /rtx-a4000 +- +jpeg +128 +1,380/,
+    prints: /rtx-a4000 +- +jpeg +128 +1,376/,
   },
   {
     command:

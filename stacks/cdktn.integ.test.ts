@@ -108,7 +108,7 @@ test.skipIf(why !== "")(
       );
     };
     const theirs = synthesized(folder);
-    expect(Object.keys(theirs)).toHaveLength(5);
+    expect(Object.keys(theirs)).toHaveLength(6);
     expect(theirs).toEqual(synthesized(root));
   },
 );
