@@ -232,9 +232,9 @@ test.each([
       optionsOf({ load: { ...openLoop, arrivals: "constant" }, workers, windowSeconds: 0.5 }),
     );
     expect(measured.client.workers).toBe(workers);
-    // requests due, however late this machine sends them
-    expect(measured.samples / measured.seconds).toBeGreaterThan(85);
-    expect(measured.samples / measured.seconds).toBeLessThan(115);
+    // a stall of this machine moves responses between windows; workers that each send the full rate would double it
+    expect(measured.samples / measured.seconds).toBeGreaterThan(70);
+    expect(measured.samples / measured.seconds).toBeLessThan(140);
     expect(measured.achievedShare).toBe(1);
     expect(measured.errorsWithWarmup).toEqual({});
   },
