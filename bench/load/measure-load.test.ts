@@ -229,12 +229,12 @@ test.each([
     const server = await serverOf(transport, { delayMs: 50 });
     const measured = await measureLoad(
       requestsTo(server.url, transport),
-      optionsOf({ load: { ...openLoop, arrivals: "constant" }, workers, windowSeconds: 0.5 }),
+      optionsOf({ load: { ...openLoop, arrivals: "constant" }, workers, windowSeconds: 1 }),
     );
     expect(measured.client.workers).toBe(workers);
-    // a stall of this machine moves responses between windows; workers that each send the full rate would double it
-    expect(measured.samples / measured.seconds).toBeGreaterThan(70);
-    expect(measured.samples / measured.seconds).toBeLessThan(140);
+    // requests due, but `seconds` omits a silence at the end of a window, which weighs less in long ones
+    expect(measured.samples / measured.seconds).toBeGreaterThan(85);
+    expect(measured.samples / measured.seconds).toBeLessThan(115);
     expect(measured.achievedShare).toBe(1);
     expect(measured.errorsWithWarmup).toEqual({});
   },

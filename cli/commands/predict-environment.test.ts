@@ -5,14 +5,14 @@ import { parseDocument } from "../../review/input/synthesized-document.ts";
 import { reviewOf } from "../../review/review.ts";
 import { synthesizedText } from "../../review/test-stacks.ts";
 import type { ShippedEnvironment } from "../../stacks/environment-files.ts";
-import { environmentPredictor } from "./predict-environment.ts";
+import { predictEnvironment } from "./predict-environment.ts";
 
 /** Capacity of an environment with default settings, and with changes. */
 function capacities(name: ShippedEnvironment, ...settings: readonly string[]): readonly Capacity[] {
   return ["", ...settings].map((yaml) => {
     const document = parseDocument(synthesizedText(name, yaml), name);
     const review = reviewOf([changeOfDocuments(name, undefined, document)], {
-      predict: environmentPredictor(),
+      predict: predictEnvironment,
     });
     return review.stacks[0]!.capacity.after!;
   });
@@ -68,7 +68,7 @@ test("a declared GPU has the capacity, price and rules of one of the catalogue",
   const [known, declared] = ["t4", `{ ${facts} }`].map((gpu) => {
     const document = parseDocument(synthesizedText("single-gpu", yaml(gpu)), "single-gpu");
     const change = changeOfDocuments("single-gpu", undefined, document);
-    return reviewOf([change], { predict: environmentPredictor() }).stacks[0]!;
+    return reviewOf([change], { predict: predictEnvironment }).stacks[0]!;
   });
   const capacity = declared!.capacity.after!;
   expect(capacity).toMatchObject({ gpus: "1 × Card", usdPerHour: 0.3, priceDate: undefined });
@@ -82,7 +82,7 @@ test("a slower GPU at a higher price is a reason of the verdict", () => {
   const document = (yaml: string) => parseDocument(synthesizedText("single-gpu", yaml), "a");
   const [before, after] = ["rtx-4090", "t4"].map((gpu) => document(`host: { gpu: ${gpu} }\n`));
   const { verdict } = reviewOf([changeOfDocuments("s", before, after)], {
-    predict: environmentPredictor(),
+    predict: predictEnvironment,
   });
   expect(verdict.level).toBe("attention");
   expect(verdict.reasons.join("\n")).toMatch(

@@ -1,7 +1,6 @@
 import { stationNames } from "../../bench/capacity/model.ts";
 import { publishedModel } from "../../bench/capacity/published.ts";
 import { factsOf, publishedFacts, publishedTimes } from "../../bench/capacity/published-facts.ts";
-import type { PublishedFacts } from "../../bench/capacity/published-parameters.ts";
 import { predictScenario } from "../../bench/capacity/scenario.ts";
 import type { Environment } from "../../contract/environment.ts";
 import { gpuSpecOf } from "../../contract/gpus.ts";
@@ -22,60 +21,55 @@ const loadText = (content: string) =>
   `${load.concurrency} clients that send ${content} over ${load.bandwidthMbps / 1_000} Gbit/s`;
 
 /** Predicts an environment with the model of `clipstack capacity` and published figures. */
-export function environmentPredictor(): Predict {
-  // the model is calibrated on first use
-  let facts: PublishedFacts | undefined;
-  return ({ gpu, services, models }, gpusOf) => {
-    const device = gpu && gpuSpecOf(gpu);
-    if (gpu === undefined || device === undefined) {
-      return { missing: `no figures of ${gpu?.name ?? "CPUs"} are known` };
-    }
-    if (gpu.share !== undefined) return { missing: "no figure describes a part of a GPU" };
-    const { name } = device;
-    const hasTritons = services.some(({ kind }) => kind === "triton");
-    const computing = services.filter(
-      ({ kind, backend }) =>
-        kind === (hasTritons ? "triton" : "embed") && /^(onnxruntime|tensorrt)$/.test(backend),
-    );
-    const spec = models.find(({ towers }) => towers.image !== undefined);
-    if (spec === undefined) return { missing: "no model embeds images" };
-    facts ??= publishedFacts();
-    const published = publishedTimes(factsOf(facts, device), load.jpegBytes, spec);
-    // an embed server that computes itself forwards nothing to Triton
-    const times = hasTritons ? published : { ...published, ingestMsPerImage: 0 };
-    const backend = computing.some(({ backend }) => backend === "tensorrt")
-      ? "tensorrt"
-      : "onnxruntime";
-    // GPUs not used by any service add no throughput
-    const gpus = gpusOf(computing.map((service) => service.name)) ?? gpu.count;
-    if (gpus === 0 || computing.length === 0) {
-      return { missing: "no service computes image embeddings on its GPUs" };
-    }
-    const { imagesPerSecond, gpusAloneImagesPerSecond, bottleneck } = predictScenario(
-      {
-        ...load,
-        payload: hasTritons ? "fp32" : "jpeg",
-        device: { name },
-        gpus,
-        topology: isPerGpu(gpus, computing) ? "per-gpu" : "instance-group",
-        backend,
-      },
-      times,
-    );
-    const basis = times.measured(name, backend)
-      ? `calibrated by published figures of ${name}`
-      : `from the peak of ${name}, for which no figures${spec.name === publishedModel.name ? "" : ` of ${spec.name}`} are published`;
-    const idle = gpus < gpu.count ? ` on ${gpus} of ${gpu.count} GPUs` : "";
-    const podCount = computing.some(({ workload }) => workload !== undefined)
-      ? ", with the maximum number of pods"
-      : "";
-    return {
-      imagesPerSecond,
-      gpuImagesPerSecond: gpusAloneImagesPerSecond,
-      source: `${basis}: ${backend}${idle}${podCount}, ${loadText(hasTritons ? "float32 tensors to Triton" : "JPEG files of 10 KB to the embed server, which computes itself")}; bottleneck: ${stationNames[bottleneck]} (clipstack capacity)`,
-    };
+export const predictEnvironment: Predict = ({ gpu, services, models }, gpusOf) => {
+  const device = gpu && gpuSpecOf(gpu);
+  if (gpu === undefined || device === undefined) {
+    return { missing: `no figures of ${gpu?.name ?? "CPUs"} are known` };
+  }
+  if (gpu.share !== undefined) return { missing: "no figure describes a part of a GPU" };
+  const { name } = device;
+  const hasTritons = services.some(({ kind }) => kind === "triton");
+  const computing = services.filter(
+    ({ kind, backend }) =>
+      kind === (hasTritons ? "triton" : "embed") && /^(onnxruntime|tensorrt)$/.test(backend),
+  );
+  const spec = models.find(({ towers }) => towers.image !== undefined);
+  if (spec === undefined) return { missing: "no model embeds images" };
+  const published = publishedTimes(factsOf(publishedFacts(), device), load.jpegBytes, spec);
+  // an embed server that computes itself forwards nothing to Triton
+  const times = hasTritons ? published : { ...published, ingestMsPerImage: 0 };
+  const backend = computing.some(({ backend }) => backend === "tensorrt")
+    ? "tensorrt"
+    : "onnxruntime";
+  // GPUs not used by any service add no throughput
+  const gpus = gpusOf(computing.map((service) => service.name)) ?? gpu.count;
+  if (gpus === 0 || computing.length === 0) {
+    return { missing: "no service computes image embeddings on its GPUs" };
+  }
+  const { imagesPerSecond, gpusAloneImagesPerSecond, bottleneck } = predictScenario(
+    {
+      ...load,
+      payload: hasTritons ? "fp32" : "jpeg",
+      device: { name },
+      gpus,
+      topology: isPerGpu(gpus, computing) ? "per-gpu" : "instance-group",
+      backend,
+    },
+    times,
+  );
+  const basis = times.measured(name, backend)
+    ? `calibrated by published figures of ${name}`
+    : `from the peak of ${name}, for which no figures${spec.name === publishedModel.name ? "" : ` of ${spec.name}`} are published`;
+  const idle = gpus < gpu.count ? ` on ${gpus} of ${gpu.count} GPUs` : "";
+  const podCount = computing.some(({ workload }) => workload !== undefined)
+    ? ", with the maximum number of pods"
+    : "";
+  return {
+    imagesPerSecond,
+    gpuImagesPerSecond: gpusAloneImagesPerSecond,
+    source: `${basis}: ${backend}${idle}${podCount}, ${loadText(hasTritons ? "float32 tensors to Triton" : "JPEG files of 10 KB to the embed server, which computes itself")}; bottleneck: ${stationNames[bottleneck]} (clipstack capacity)`,
   };
-}
+};
 
 function isPerGpu(count: number, tritons: Environment["services"]): boolean {
   // each pod runs one Triton

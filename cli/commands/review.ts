@@ -23,7 +23,7 @@ import { validateSettings } from "../../stacks/validate-settings.ts";
 import { repeated } from "../option-values.ts";
 import { environmentsFolder } from "../project.ts";
 import { writeOutput } from "../write-output.ts";
-import { environmentPredictor } from "./predict-environment.ts";
+import { predictEnvironment } from "./predict-environment.ts";
 import { verifyPlans } from "./verify-plan.ts";
 
 export const failLevels = ["error", "warning", "never"] as const;
@@ -145,7 +145,7 @@ function runReview(args: ReviewArguments): ReviewOutput {
   const findings = withGoals.flatMap((change): readonly RuleFinding[] =>
     findingsOfChange(change, { waivers: settings(change.stack).waivers, today }),
   );
-  const result = reviewOf(withGoals, { findings, predict: environmentPredictor() });
+  const result = reviewOf(withGoals, { findings, predict: predictEnvironment });
   const unchanged = result.stacks.every(isUnchanged);
   for (const file of args.output) writeOutput(file, renderReview(result, formatOf(file), args));
   const format = args.json ? "json" : args.html ? "html" : "md";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { environmentPredictor } from "../../cli/commands/predict-environment.ts";
+import { predictEnvironment } from "../../cli/commands/predict-environment.ts";
 import type { StackChange } from "../input/change.ts";
 import { changeOfDocuments } from "../input/document-change.ts";
 import { parseDocument } from "../input/synthesized-document.ts";
@@ -13,7 +13,7 @@ const other = "tritonOnnx: { maxQueueDelayMicroseconds: 1000 }\n";
 
 /** Lines about the totals of a comment. */
 function totals(changes: readonly StackChange[]): readonly string[] {
-  const text = markdownComment(reviewOf(changes, { predict: environmentPredictor() }));
+  const text = markdownComment(reviewOf(changes, { predict: predictEnvironment }));
   return text.split("\n").filter((line) => /^(\| all \||- all:)/.test(line));
 }
 
