@@ -10,7 +10,7 @@ import { changeOfDocuments } from "./input/document-change.ts";
 import { parseDocument } from "./input/synthesized-document.ts";
 import { isObject } from "./input/value-paths.ts";
 import { cached } from "./rules/cached.ts";
-import type { Example, ExampleEdit } from "./rules/rule.ts";
+import type { Example, ExampleEdit } from "./test-rule-pages.ts";
 
 /** Stack of an example and its edits. */
 export type Change = Omit<Example, "message">;
@@ -61,7 +61,7 @@ function changeTo(example: Change, to: "failing" | "passing"): StackChange {
 }
 
 function apply(document: Json, stack: string, edit: ExampleEdit, side: "failing" | "passing") {
-  const path = withResourceName(document, stack, edit.path);
+  const path = stepsOf(document, withResourceName(document, stack, edit.path));
   const last = path.at(-1)!;
   const holder = path.slice(0, -1).reduce<Json>((inner, step) => inner[step] as Json, document);
   if ("failingText" in edit) {
@@ -92,6 +92,20 @@ function withResourceName(
     return metadata?.path === `${stack}/${construct}`;
   });
   return [head, type, found?.[0] ?? construct, ...rest];
+}
+
+/** Splits dotted names into the steps that exist in the document. */
+function stepsOf(value: unknown, [step, ...rest]: ExampleEdit["path"]): ExampleEdit["path"] {
+  if (step === undefined) return [];
+  const names = String(step).split(".");
+  const own = typeof value === "object" && value !== null ? (value as Json) : {};
+  for (let count = names.length; count > 0; count -= 1) {
+    const name = names.slice(0, count).join(".");
+    if (!Object.hasOwn(own, name)) continue;
+    const below = names.slice(count).join(".");
+    return [name, ...stepsOf(own[name], below === "" ? rest : [below, ...rest])];
+  }
+  return [step, ...stepsOf(undefined, rest)];
 }
 
 /** Single blocks, which are lists in a plan. */

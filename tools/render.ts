@@ -9,7 +9,7 @@ import { benchRecordKind } from "../bench/record/bench-record.ts";
 import { type RecordKind, renderRecordSchema } from "../bench/record/parse-record.ts";
 import { verifyRecordKind } from "../bench/record/record.ts";
 import { tritonLauncher } from "../contract/triton-launcher.ts";
-import { ruleIdFile, rulePages } from "../review/rules/rule-pages.ts";
+import { ruleIdFile } from "../review/rules/rules.ts";
 import { settingsDocs } from "../stacks/settings-docs.ts";
 import { settingsSchemaFiles } from "../stacks/settings-schema.ts";
 import { drillRecordKind } from "../verify/drills/drill-record.ts";
@@ -29,7 +29,6 @@ const completeProducers: readonly (() => readonly RenderedFile[])[] = [
   settingsSchemaFiles,
   imageLockFiles,
   chartFiles,
-  rulePages,
   () => [ruleIdFile()],
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "docs/gpus.md", text: gpuDocs() }],

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
+import type { Example } from "../test-rule-pages.ts";
 import { changeOf, synthesizedText, withPlanBlocks } from "../test-stacks.ts";
-import type { Example } from "./rule.ts";
 import { rules } from "./rules.ts";
 
 /** Case of a rule in addition to the example of its page. */

@@ -34,27 +34,7 @@ export const changeRules: readonly ReviewRule[] = [
     id: "renamed-resource",
     severity: "error",
     title: "A renamed resource has a moved block.",
-    rationale:
-      "The construct id is part of the Terraform address. If only the id changes, Terraform destroys and recreates the resource: downtime for a rename, and often a name conflict between the two.",
-    inputs:
-      "Pairs of a destroyed and a created resource of the same type and name (or, without a name, the same values). Deployment steps are ignored.",
     fix: "keep the construct id, or add a moved block: stack.addOverride('moved', [{ from, to }]) with both addresses",
-    example: {
-      stack: "single-gpu",
-      message:
-        "is destroyed and docker_volume.triton-onnx_config_volume_7C66A47E is created with the same name: the construct was renamed",
-      edits: [
-        {
-          path: ["resource", "docker_volume", "triton-onnx/configuration/volume"],
-          failing: undefined,
-        },
-        {
-          path: ["resource", "docker_volume", "triton-onnx_config_volume_7C66A47E"],
-          failing: { name: "single-gpu-triton-onnx-config" },
-          passing: undefined,
-        },
-      ],
-    },
     *find({ resources }) {
       const created = new Map<string, ResourceChange>();
       for (const it of resources) {
@@ -80,22 +60,7 @@ export const changeRules: readonly ReviewRule[] = [
     id: "volume-lost",
     severity: "warning",
     title: "No volume is lost.",
-    rationale:
-      "A destroyed volume takes its data with it: TensorRT engines must be compiled again, which takes minutes, weights copied again, and manually added files are lost.",
-    inputs:
-      "`docker_volume` and `kubernetes_persistent_volume_claim` that are destroyed or replaced while the rest of the stack is kept.",
     fix: "check that all its data can be recreated, and plan for a longer start",
-    example: {
-      stack: "single-gpu",
-      message:
-        "the volume single-gpu-triton-trt-engines-sm89-26.07-py3 is destroyed: TensorRT must compile its engines again",
-      edits: [
-        {
-          path: ["resource", "docker_volume", "triton-trt/engine-cache/volume"],
-          failing: undefined,
-        },
-      ],
-    },
     find: each(
       removed(/^(docker_volume|kubernetes_persistent_volume_claim(_v1)?)$/),
       ({ name: id, before, action }) => {
@@ -111,16 +76,7 @@ export const changeRules: readonly ReviewRule[] = [
     id: "cluster-lost",
     severity: "error",
     title: "A kind cluster with services is kept.",
-    rationale:
-      "Destroying a kind cluster destroys everything in it, including what others deployed there.",
-    inputs:
-      "The `terraform_data` of a kind cluster that is destroyed or replaced while the rest of the stack is kept.",
     fix: "undo the change to the cluster, or destroy the whole environment first and deploy again",
-    example: {
-      stack: "kind-local",
-      message: "the kind cluster is destroyed, with everything in it",
-      edits: [{ path: ["resource", "terraform_data", "cluster/cluster"], failing: undefined }],
-    },
     find: each(removed(/^terraform_data$/), ({ before, action }) =>
       isSet(at(before?.input, "portMappings"))
         ? `the kind cluster is ${removalText(action)}, with everything in it`
@@ -131,20 +87,7 @@ export const changeRules: readonly ReviewRule[] = [
     id: "namespace-lost",
     severity: "error",
     title: "A namespace with services is kept.",
-    rationale:
-      "Deleting a namespace deletes every object in it, including volumes and Secrets that no stack manages.",
-    inputs: "Namespaces that are destroyed or replaced while the rest of the stack is kept.",
     fix: "undo the change, or destroy the whole environment first and deploy again",
-    example: {
-      stack: "k8s-gpu",
-      message: "the namespace clipstack is destroyed, with everything in it",
-      edits: [
-        {
-          path: ["resource", "kubernetes_namespace_v1", "inference/namespace"],
-          failing: undefined,
-        },
-      ],
-    },
     find: each(removed(/^kubernetes_namespace(_v1)?$/), ({ name, before, action }) => {
       const namespace = text(at(before?.metadata, "name")) ?? name;
       return `the namespace ${namespace} is ${removalText(action)}, with everything in it`;
@@ -154,15 +97,7 @@ export const changeRules: readonly ReviewRule[] = [
     id: "environment-lost",
     severity: "warning",
     title: "An environment is not destroyed by accident.",
-    rationale: "All endpoints disappear, and their clients fail.",
-    inputs: "The actions of all resources of the stack.",
     fix: "make sure that its endpoints are no longer used",
-    example: {
-      stack: "single-gpu",
-      message:
-        "everything is destroyed, including the endpoints http://127.0.0.1:8002, http://127.0.0.1:8010, 127.0.0.1:8011, http://127.0.0.1:8020, 127.0.0.1:8021",
-      edits: [{ path: ["resource"], failing: {} }],
-    },
     *find(change) {
       if (!isDestroyed(change)) return;
       const urls = environmentBefore(change)?.services.flatMap(({ endpoints }) =>
@@ -177,17 +112,7 @@ export const changeRules: readonly ReviewRule[] = [
     id: "environment-described",
     severity: "warning",
     title: "An environment describes its services.",
-    rationale:
-      "The output `environment` maps containers to services, endpoints and GPUs. Without it, a review cannot detect the impact on a service, and `clipstack verify` and the client cannot find the services.",
-    inputs:
-      "Presence and schema version of the output `environment`, if it existed before or the stack has services.",
     fix: "keep the output environment, and review with the clipstack version that synthesized it",
-    example: {
-      stack: "single-gpu",
-      message:
-        "the output environment is missing: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) have no data",
-      edits: [{ path: ["output", "environment"], failing: undefined }],
-    },
     *find(change) {
       if (isDestroyed(change) || environmentOf(change) !== undefined) return;
       const { environmentAfter: output } = change;
@@ -204,22 +129,7 @@ export const changeRules: readonly ReviewRule[] = [
     id: "endpoint-changed",
     severity: "warning",
     title: "Endpoints keep their address and authentication.",
-    rationale:
-      "Clients, dashboards and tunnels use the old address, and a newly required API key rejects them all.",
-    inputs:
-      "The endpoints and the authorization of every service in the output `environment`, before and after.",
     fix: "inform the clients, or keep the old endpoint until they have migrated",
-    example: {
-      stack: "single-gpu",
-      message: "embed: embed-http moves from http://127.0.0.1:8002 to http://127.0.0.1:8102",
-      edits: [
-        {
-          path: ["output", "environment", "value", "services", 0, "endpoints", 0, "url"],
-          failing: "http://127.0.0.1:8102",
-          passing: "http://127.0.0.1:8002",
-        },
-      ],
-    },
     *find(change) {
       const [before, after] = [environmentBefore(change), environmentOf(change)];
       if (before === undefined || after === undefined) return;
@@ -247,21 +157,7 @@ export const changeRules: readonly ReviewRule[] = [
     id: "cost-rise",
     severity: "warning",
     title: "A cost increase of 50 % or more is intentional.",
-    rationale:
-      "One word in the settings selects the GPU, and can cost thousands of dollars per month.",
-    inputs: "Cost per hour in the output `environment`, before and after.",
     fix: "check the GPUs in the settings (host.gpu, host.count, nodePool)",
-    example: {
-      stack: "single-gpu",
-      message: "costs $8 per hour instead of $2 (1 rtx-4080 instead of 1 rtx-4080)",
-      edits: [
-        {
-          path: ["output", "environment", "value", "gpu", "usdPerHour"],
-          failing: 8,
-          passing: 2,
-        },
-      ],
-    },
     *find(change) {
       const [before, after] = [environmentBefore(change)?.gpu, environmentOf(change)?.gpu];
       if (before === undefined || after === undefined) return;
@@ -275,15 +171,7 @@ export const changeRules: readonly ReviewRule[] = [
     id: "changed-outside",
     severity: "warning",
     title: "Resources are not changed outside of Terraform.",
-    rationale: "The apply reverts manual changes, which may have been an urgent fix.",
-    inputs: "Drift reported by a plan; not available for two synthesized folders.",
     fix: "find out who changed it and why; then add the change to the settings or let the apply revert it",
-    example: {
-      stack: "single-gpu",
-      message: "was changed outside of Terraform",
-      drift: true,
-      edits: [],
-    },
     find: each(
       ({ drift }) => drift,
       ({ action }) =>

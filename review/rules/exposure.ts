@@ -3,7 +3,6 @@ import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import { serviceTypes } from "../changes/chart-values.ts";
 import type { StackChange } from "../input/change.ts";
 import { selects } from "../input/stack-facts.ts";
-import { containerPath, tritonOnnx } from "./example-paths.ts";
 import {
   deploymentsOf,
   environmentOf,
@@ -55,22 +54,7 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "triton-exposed",
     severity: "warning",
     title: "Triton is not reachable from other hosts.",
-    rationale:
-      "Triton has no authentication: every client that reaches its ports can send requests of any number and size, and read its statistics.",
-    inputs:
-      "Bind address of Triton's published HTTP and gRPC ports, and the type of its Service in the chart values.",
     fix: `set expose to loopback: clients use the embed server, and ${tunnelHint("Triton")}`,
-    example: {
-      stack: "single-gpu",
-      message: "Triton has no authentication and is reachable from other hosts at 0.0.0.0:8010",
-      edits: [
-        {
-          path: containerPath(tritonOnnx, "ports", 0, "ip"),
-          failing: "0.0.0.0",
-          passing: "127.0.0.1",
-        },
-      ],
-    },
     *find(change) {
       for (const { container, open } of tritonsOpenAt(change, [
         tritonPorts.http,
@@ -97,24 +81,7 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "model-control-exposed",
     severity: "error",
     title: "Loading and unloading models needs a key if clients beyond the host reach Triton.",
-    rationale:
-      "With `--model-control-mode=explicit` and no key, every client can load another configuration or unload the model: one request takes the service down.",
-    inputs:
-      "`--model-control-mode`, `--http-restricted-api` and `--grpc-restricted-protocol` of a Triton whose HTTP or gRPC port is published beyond the loopback interface, and `triton.modelControl` of a release whose Triton has another Service than ClusterIP.",
     fix: "set modelControl to explicit or none, or expose to loopback",
-    example: {
-      stack: "single-gpu",
-      message:
-        "--http-restricted-api must cover model-repository if clients beyond the host reach Triton, with --model-control-mode=explicit",
-      settings: "tritonOnnx: { expose: all-interfaces, allowUnauthenticated: true }",
-      edits: [
-        {
-          path: containerPath(tritonOnnx, "command", 10),
-          failing: "--http-restricted-api=health:no:header=none",
-          passing: "--http-restricted-api=model-repository:no:header=none",
-        },
-      ],
-    },
     *find(change) {
       for (const { container } of tritonsOpenAt(change, [tritonPorts.http, tritonPorts.grpc])) {
         const mode = option(container.command, "model-control-mode") ?? "none";
@@ -146,20 +113,7 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "metrics-exposed",
     severity: "error",
     title: "Triton's metrics are not reachable from other hosts.",
-    rationale: "Metrics reveal models, load and failures to every client.",
-    inputs: "Bind address of Triton's metrics port (8002 in the container).",
     fix: `publish the metrics port on 127.0.0.1; ${tunnelHint("Prometheus")}`,
-    example: {
-      stack: "single-gpu",
-      message: "the metrics port must be on the loopback interface, got 0.0.0.0:8012",
-      edits: [
-        {
-          path: containerPath(tritonOnnx, "ports", 2, "ip"),
-          failing: "0.0.0.0",
-          passing: "127.0.0.1",
-        },
-      ],
-    },
     *find(change) {
       for (const { container, open } of tritonsOpenAt(change, [tritonPorts.metrics])) {
         yield {
@@ -173,23 +127,7 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "embed-anonymous",
     severity: "error",
     title: "An embed server reachable from other hosts requires an API key.",
-    rationale:
-      "An unauthenticated embed server uses expensive GPU time for every client, and its own clients' requests are queued behind.",
-    inputs:
-      "`ALLOW_ANONYMOUS` of an embed server whose port is published beyond the loopback interface, or whose Service is a NodePort or a LoadBalancer. A NodePort whose endpoints are on the loopback interface, as kind maps it, is not reachable from other hosts. `allowAnonymous` in the settings does not disable this rule; a waiver records the reason and an expiry date.",
     fix: "set embed.expose to loopback, or require an API key: API_KEY from a sensitive variable, or embed.keySecret in a cluster",
-    example: {
-      stack: "single-gpu",
-      message:
-        "ALLOW_ANONYMOUS must not be true if the embed server is reachable from other hosts, at 0.0.0.0:8002",
-      edits: [
-        {
-          path: containerPath("embed/container", "ports", 0, "ip"),
-          failing: "0.0.0.0",
-          passing: "127.0.0.1",
-        },
-      ],
-    },
     *find(change) {
       for (const container of serviceContainers(change)) {
         if (container.env.get("ALLOW_ANONYMOUS") !== "true") continue;
@@ -217,20 +155,7 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "host-network",
     severity: "warning",
     title: "Services do not use the host network.",
-    rationale:
-      "On the host network, a container listens on every interface, regardless of its published ports, and can reach services on the host's loopback interface.",
-    inputs: "`network_mode` of containers on Docker.",
     fix: "remove network_mode host and publish the required ports",
-    example: {
-      stack: "single-gpu",
-      message: "network_mode should not be host",
-      edits: [
-        {
-          path: containerPath("embed/container", "network_mode"),
-          failing: "host",
-        },
-      ],
-    },
     find: each(serviceContainers, ({ values }) =>
       values.network_mode === "host" ? "network_mode should not be host" : undefined,
     ),

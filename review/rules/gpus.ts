@@ -1,5 +1,4 @@
 import type { StackChange } from "../input/change.ts";
-import { chartValuesPath, containerPath, tritonOnnx } from "./example-paths.ts";
 import { environmentOf, releasesOf } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 import { type ServiceContainer, serviceContainers, visibleGpus } from "./service-containers.ts";
@@ -29,18 +28,7 @@ export const gpuRules: readonly ReviewRule[] = [
     id: "gpu-on-host",
     severity: "error",
     title: "Requested GPUs exist on the host.",
-    rationale:
-      "Docker cannot start a container that requests a nonexistent GPU, and the old container has already been removed.",
-    inputs:
-      "`gpus` and `NVIDIA_VISIBLE_DEVICES` of every container, compared with the number of GPUs in the output `environment`.",
     fix: "correct the list of gpus of the service, or host.count",
-    example: {
-      stack: "single-gpu",
-      message: "gpus must be 0 to 0 because the host has 1, got 3",
-      edits: [
-        { path: containerPath(tritonOnnx, "gpus"), failing: "device=3", passing: "device=0" },
-      ],
-    },
     *find(change) {
       const count = environmentOf(change)?.gpu?.count;
       if (count === undefined) return;
@@ -63,22 +51,7 @@ export const gpuRules: readonly ReviewRule[] = [
     id: "gpu-request-agrees",
     severity: "error",
     title: "Both GPU settings of a container agree.",
-    rationale:
-      "Docker assigns the GPUs in `gpus`, NVIDIA's runtime those in its variable. If they differ, one GPU serves two services and another none.",
-    inputs: "`gpus` and `NVIDIA_VISIBLE_DEVICES` of every container that has both.",
     fix: "set both to the same GPUs, as in constructs/docker/gpu-request.ts",
-    example: {
-      stack: "multi-gpu-4x",
-      message: "NVIDIA_VISIBLE_DEVICES must equal gpus ('0'), got '1'",
-      settings: "topology: per-gpu",
-      edits: [
-        {
-          path: containerPath("triton-1/container", "gpus"),
-          failing: "device=0",
-          passing: "device=1",
-        },
-      ],
-    },
     find: each(serviceContainers, ({ values, env }) => {
       const gpus = text(values.gpus)?.replace(/^device=/, "") ?? "";
       const visible = env.get("NVIDIA_VISIBLE_DEVICES");
@@ -91,22 +64,7 @@ export const gpuRules: readonly ReviewRule[] = [
     id: "gpu-identifiers-mixed",
     severity: "error",
     title: "All GPUs are named by index, or all by UUID.",
-    rationale:
-      "If both are used, it is unknown whether two services share a GPU and how much of its memory they need together.",
-    inputs: "`NVIDIA_VISIBLE_DEVICES` of all containers of the stack.",
     fix: "use either indices or UUIDs in gpus of all services; 'nvidia-smi -L' prints the UUIDs",
-    example: {
-      stack: "single-gpu",
-      message:
-        "gpus must be named all by index or all by UUID, got 0 (docker_container.embed_container_3CD7E964) and GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46",
-      edits: [
-        {
-          path: containerPath(tritonOnnx, "env", 2),
-          failing: "NVIDIA_VISIBLE_DEVICES=GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46",
-          passing: "NVIDIA_VISIBLE_DEVICES=0",
-        },
-      ],
-    },
     *find(change) {
       const named = serviceContainers(change).flatMap(({ address, env }) =>
         (env.get("NVIDIA_VISIBLE_DEVICES") ?? "")
@@ -127,21 +85,7 @@ export const gpuRules: readonly ReviewRule[] = [
     id: "gpu-unused",
     severity: "warning",
     title: "All GPUs of an environment are used.",
-    rationale: "Unused GPUs cost the same as used ones.",
-    inputs:
-      "`gpus`, the runtime and `NVIDIA_VISIBLE_DEVICES` of containers, and `triton.gpus` and `embed.accelerator` in the chart values, if the output `environment` has GPUs. In a cluster, other workloads may use the remaining GPUs; on a host, nothing does.",
     fix: "assign the GPUs to a service (gpus), lower host.count, or set accelerator to cpu",
-    example: {
-      stack: "k8s-gpu",
-      message: "4 GPUs (l4) are paid for but not used by any service",
-      edits: [
-        {
-          path: chartValuesPath,
-          failingText: '"gpus": 0',
-          passingText: '"gpus": 1',
-        },
-      ],
-    },
     *find(change) {
       const gpu = environmentOf(change)?.gpu;
       if (gpu === undefined) return;

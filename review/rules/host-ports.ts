@@ -1,7 +1,6 @@
 import { renderFinding } from "../../constructs/checks/findings.ts";
 import { type PortClaim, portConflicts } from "../../constructs/checks/ports.ts";
 import type { StackChange } from "../input/change.ts";
-import { containerPath, tritonOnnx } from "./example-paths.ts";
 import { releasesOf, resourcesOf, specOf } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
 import { publishedPorts, serviceContainers } from "./service-containers.ts";
@@ -13,18 +12,7 @@ export const hostPortRules: readonly ReviewRule[] = [
     id: "port-conflict",
     severity: "error",
     title: "Containers publish different host ports.",
-    rationale:
-      "The second container cannot start: the apply fails halfway, with some resources already replaced.",
-    inputs: "`ports` of every `docker_container` of the stack, including their bind addresses.",
     fix: "assign one of them a different port in the settings (embed.port, tritonOnnx.ports, tritonTrt.ports)",
-    example: {
-      stack: "single-gpu",
-      message:
-        "ports.0 must be free on the host, got 8002, which docker_container.embed_container_3CD7E964 (ports.0) uses",
-      edits: [
-        { path: containerPath(tritonOnnx, "ports", 0, "external"), failing: 8002, passing: 8010 },
-      ],
-    },
     *find(change) {
       const earlier: PortClaim[] = [];
       for (const { address, values } of serviceContainers(change)) {
@@ -42,25 +30,7 @@ export const hostPortRules: readonly ReviewRule[] = [
     id: "node-port-mapped",
     severity: "error",
     title: "kind maps every NodePort to the host.",
-    rationale:
-      "A kind node is a container: only ports mapped at cluster creation are reachable from outside.",
-    inputs:
-      "`node_port` of every Service in a stack that creates a kind cluster, and the cluster's port mappings.",
     fix: "use a mapped port, or add the port to cluster.portMappings, which recreates the cluster",
-    example: {
-      stack: "kind-local",
-      message: "node_port must be a port mapped by kind (30092), got 30093",
-      edits: [
-        {
-          path: [
-            ...["resource", "kubernetes_service_v1", "embed/service", "spec"],
-            ...["port", 0, "node_port"],
-          ],
-          failing: 30093,
-          passing: 30092,
-        },
-      ],
-    },
     *find(change) {
       const mappings = resourcesOf(change, "terraform_data").flatMap(
         ({ after }) => text(at(after?.input, "portMappings")) ?? [],

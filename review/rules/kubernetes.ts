@@ -8,7 +8,6 @@ import {
 import { gpuResource } from "../../contract/gpus.ts";
 import type { StackChange } from "../input/change.ts";
 import { selects } from "../input/stack-facts.ts";
-import { chartValuesPath, deploymentPath, podContainerPath } from "./example-paths.ts";
 import {
   autoscalersOf,
   deploymentsOf,
@@ -33,23 +32,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     id: "autoscaler-metric-source",
     severity: "error",
     title: "The queue time metric is available to the autoscaler.",
-    rationale:
-      "If KEDA has no Prometheus address, or Prometheus does not scrape Triton, the metric is missing and the autoscaler stays at its minimum regardless of the queue.",
-    inputs:
-      "`triton.autoscaling`, `serviceMonitor` and `triton.podAnnotations` in the chart values.",
     fix: "set triton.autoscaler.prometheus, and scraping to service-monitor or annotations",
-    example: {
-      stack: "k8s-gpu",
-      message:
-        "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: otherwise no metrics are collected, got 'none'",
-      edits: [
-        {
-          path: chartValuesPath,
-          failingText: '"serviceMonitor": {\n    "enabled": false',
-          passingText: '"serviceMonitor": {\n    "enabled": true',
-        },
-      ],
-    },
     find: each(releasesOf, ({ values }) => {
       const autoscaling = block(at(values, "triton", "autoscaling"));
       if (at(values, "triton", "enabled") !== true || autoscaling?.enabled !== true)
@@ -75,15 +58,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     id: "autoscaler-owns-replicas",
     severity: "warning",
     title: "Deployments with an autoscaler do not set replicas.",
-    rationale:
-      "Every apply would reset the replica count, even under the load for which the autoscaler added pods.",
-    inputs: "`replicas` of Deployments scaled by a typed autoscaler.",
     fix: "remove replicas from the Deployment",
-    example: {
-      stack: "kind-local",
-      message: "replicas should not be set because the autoscaler owns it, got 2",
-      edits: [{ path: deploymentPath("replicas"), failing: 2 }],
-    },
     find: each(deploymentsOf, (deployment, change) => {
       // a plan contains the replica count set by the autoscaler
       if (change.source === "plan") return undefined;
@@ -100,25 +75,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     id: "budget-selects",
     severity: "error",
     title: "PodDisruptionBudgets select existing pods.",
-    rationale: "A PodDisruptionBudget that selects no pods protects nothing, without any error.",
-    inputs:
-      "`selector` of every typed PodDisruptionBudget, and the labels of the stack's pods. Ignored if a release or manifest may contain the pods.",
     fix: "set the selector to the labels of the pods",
-    example: {
-      stack: "kind-local",
-      message:
-        "selector must match pods of the stack, got app.kubernetes.io/component=embedder, app.kubernetes.io/instance=clipstack, app.kubernetes.io/name=clipstack",
-      edits: [
-        {
-          path: [
-            ...["resource", "kubernetes_pod_disruption_budget_v1", "embed/budget", "spec"],
-            ...["selector", "match_labels", "app.kubernetes.io/component"],
-          ],
-          failing: "embedder",
-          passing: "embed",
-        },
-      ],
-    },
     find: each(ofType("kubernetes_pod_disruption_budget"), (budget, change) => {
       const selector = map(at(specOf(budget), "selector", "match_labels"));
       const selected = podOwnersOf(change).some((it) => selects(selector, podOf(it).labels));
@@ -131,26 +88,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     id: "quota-admits-pods",
     severity: "error",
     title: "Quotas admit all pods at maximum scale, including the surge of a rolling update.",
-    rationale:
-      "The API server rejects pods above the quota: the autoscaler requests six and gets four, or a rolling update never completes.",
-    inputs:
-      "Every ResourceQuota, typed and in the chart values, compared with requests, limits, autoscaler bounds and surge of the Deployments in it.",
     fix: "raise the quota, or lower autoscaler.maxReplicas",
-    example: {
-      stack: "kind-local",
-      message:
-        "quota.requests.memoryMiB must be at least 7168 (clipstack-embed 7 × 1024), got 4096",
-      edits: [
-        {
-          path: [
-            ...["resource", "kubernetes_resource_quota_v1", "namespace/quota", "spec"],
-            ...["hard", "requests.memory"],
-          ],
-          failing: "4Gi",
-          passing: "7Gi",
-        },
-      ],
-    },
     *find(change) {
       const workloads = ownWorkloads(change).flatMap((it): Pods[] =>
         it.replicas === undefined
@@ -180,21 +118,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     id: "gpu-quota-admits-pods",
     severity: "error",
     title: "The GPU quota admits all pods at maximum scale.",
-    rationale:
-      "Pods above the quota are rejected: scale-up stops although requests are queued and GPUs are idle.",
-    inputs: `\`requests.${gpuResource}\` of every ResourceQuota, compared with GPUs, bounds and surge of the pods.`,
     fix: "raise quota.gpus, or lower triton.autoscaler.maxReplicas",
-    example: {
-      stack: "k8s-gpu",
-      message: "requests.nvidia.com/gpu of the quota must be at least 4, got 2",
-      edits: [
-        {
-          path: chartValuesPath,
-          failingText: `"requests.${gpuResource}": "2"`,
-          passingText: `"requests.${gpuResource}": "4"`,
-        },
-      ],
-    },
     find: each(quotasOf, ({ hard }, change) => {
       const needed = gpusAtMost(ownWorkloads(change));
       const name = Object.keys(hard).find((key) => key.startsWith("requests.nvidia.com/")) ?? "";
@@ -209,22 +133,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     severity: "error",
     title:
       "The GPU nodes have room for all pods at maximum scale, including the surge of a rolling update.",
-    rationale:
-      "GPUs are not shared: a pod without a GPU stays pending, and a rolling update that needs a spare GPU never completes.",
-    inputs:
-      "GPUs, bounds and surge of the pods, compared with the GPUs in the output `environment`.",
     fix: "raise nodePool.nodes, lower triton.autoscaler.maxReplicas, or set triton.spareGpu to false",
-    example: {
-      stack: "k8s-gpu",
-      message: "the cluster must have 5 GPUs for triton (4 + 1) × 1, got 4",
-      edits: [
-        {
-          path: chartValuesPath,
-          failingText: '"spareGpu": true',
-          passingText: '"spareGpu": false',
-        },
-      ],
-    },
     *find(change) {
       const gpu = environmentOf(change)?.gpu;
       const pods = ownWorkloads(change).filter(({ gpus }) => gpus > 0);
@@ -246,27 +155,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     id: "gpu-limits-equal-requests",
     severity: "error",
     title: "GPU requests equal their limits.",
-    rationale:
-      "Kubernetes does not overcommit GPUs: it rejects pods with different request and limit.",
-    inputs: `\`${gpuResource}\` in requests and limits of the containers of typed Deployments.`,
     fix: "set both to the same number",
-    example: {
-      stack: "kind-local",
-      message: "requests of nvidia.com/gpu must equal its limit (2), got 1",
-      edits: [
-        {
-          path: podContainerPath("resources"),
-          failing: {
-            requests: { cpu: "250m", memory: "1Gi", [gpuResource]: "1" },
-            limits: { cpu: "1", memory: "1536Mi", [gpuResource]: "2" },
-          },
-          passing: {
-            requests: { cpu: "250m", memory: "1Gi", [gpuResource]: "1" },
-            limits: { cpu: "1", memory: "1536Mi", [gpuResource]: "1" },
-          },
-        },
-      ],
-    },
     find: each(
       (change) => containersOf(workloadsOf(change)),
       ({ requests: { [gpuResource]: request }, limits: { [gpuResource]: limit } }) =>

@@ -3,7 +3,6 @@ import { memoryFindings } from "../../constructs/checks/memory.ts";
 import { type VramUse, vramFindings, weightsOfMiB } from "../../constructs/checks/vram.ts";
 import { engineCacheMount, executionInstances } from "../../contract/model-config.ts";
 import type { StackChange } from "../input/change.ts";
-import { chartValuesPath, containerPath, podContainerPath } from "./example-paths.ts";
 import {
   environmentOf,
   gpuOf,
@@ -25,19 +24,6 @@ import {
   volumesOf,
 } from "./service-containers.ts";
 import { at, block, blocks, memoryMiB, number, refersTo, text } from "./values.ts";
-
-const configText = (service: string) =>
-  containerPath(`${service}/configuration/apply/container`, "upload", 0, "content");
-
-/** First model in the output `environment`. */
-const modelInOutput = ["output", "environment", "value", "models", 0] as const;
-
-const tensorrtSettings = [
-  "triton:",
-  "  backend: tensorrt",
-  `  image: registry.example/clipstack/triton@sha256:${"0123456789abcdef".repeat(4)}`,
-  "  engineCache: { enabled: true }",
-].join("\n");
 
 /** Host memory of the weights of all models; `undefined` without a model or if unknown. */
 function hostWeightsMiB(
@@ -76,23 +62,7 @@ export const modelRules: readonly ReviewRule[] = [
     id: "model-config-valid",
     severity: "error",
     title: "Model configurations are valid.",
-    rationale:
-      "Triton rejects unknown fields only at start, after the old container has been removed. Some errors it accepts silently: CUDA graphs that ONNX Runtime ignores, a mistyped TensorRT parameter, a preferred batch size above the maximum.",
-    inputs:
-      "Every `config.pbtxt` in uploads and in the chart values, validated against `model_config.proto` and the ONNX Runtime backend's parameters.",
     fix: "correct the field; configurations are rendered from the settings, so check for an override",
-    example: {
-      stack: "single-gpu",
-      message:
-        "openclip_vit_b32: dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64",
-      edits: [
-        {
-          path: configText("triton-onnx"),
-          failingText: "dynamic_batching { preferred_batch_size: [8, 64]",
-          passingText: "dynamic_batching {",
-        },
-      ],
-    },
     find: each(deployedConfigs, (deployed, change) => [
       ...(deployed.problem === undefined ? [] : [deployed.problem]),
       ...problemsOf(deployed, change),
@@ -102,24 +72,7 @@ export const modelRules: readonly ReviewRule[] = [
     id: "queue-delay-goal",
     severity: "warning",
     title: "The queue delay is at most half of the latency goal.",
-    rationale:
-      "Every request that does not fill a batch waits for the queue delay: under low load it only adds latency.",
-    inputs:
-      "`max_queue_delay_microseconds` of every model configuration, compared with `review.p99GoalMilliseconds` in the settings; without a goal, a delay above 100 ms is reported.",
     fix: "lower maxQueueDelayMicroseconds, or raise review.p99GoalMilliseconds",
-    example: {
-      stack: "single-gpu",
-      message:
-        "max_queue_delay_microseconds should be at most 25000, half of the goal of 50 ms (p99), got 40000",
-      goals: { p99Milliseconds: 50 },
-      edits: [
-        {
-          path: configText("triton-onnx"),
-          failingText: "max_queue_delay_microseconds: 40000",
-          passingText: "max_queue_delay_microseconds: 0",
-        },
-      ],
-    },
     find: each(deployedConfigs, ({ config }, { goals }) => {
       const goal = goals?.p99Milliseconds;
       const highest = ((goal ?? 200) * 1000) / 2;
@@ -134,21 +87,7 @@ export const modelRules: readonly ReviewRule[] = [
     id: "model-warm-up",
     severity: "warning",
     title: "GPU models are warmed up with the smallest and largest batch.",
-    rationale:
-      "The first batch of each size initialises kernels and memory: without a warm-up, the first requests are delayed, with TensorRT by minutes.",
-    inputs: "`model_warmup` of model configurations with an instance group on GPUs.",
     fix: "add warm-ups for batch 1 and max_batch_size",
-    example: {
-      stack: "single-gpu",
-      message: "model_warmup should have batches of 32, got 1, 4, 8, 16, 16",
-      edits: [
-        {
-          path: configText("triton-trt"),
-          failingText: "batch_size: 16\n    inputs",
-          passingText: "batch_size: 32\n    inputs",
-        },
-      ],
-    },
     find: each(deployedConfigs, ({ config }) => {
       if (!config?.instance_group.some(({ kind }) => kind === "KIND_GPU")) return undefined;
       const sizes = config.model_warmup.map(({ batch_size }) => batch_size);
@@ -162,17 +101,7 @@ export const modelRules: readonly ReviewRule[] = [
     id: "engine-cache",
     severity: "error",
     title: "TensorRT engines are stored on a volume.",
-    rationale:
-      "Compiling an engine takes minutes. Without a volume, engines are recompiled after every deployment.",
-    inputs:
-      "`trt_engine_cache_enable` and `trt_engine_cache_path` of TensorRT configurations, and the volumes of the Triton that reads them.",
     fix: `enable the cache in the configuration, and mount a volume at ${engineCacheMount}`,
-    example: {
-      stack: "single-gpu",
-      message:
-        "a volume must be mounted at the engine cache, /engine-cache/openclip_vit_b32_trt, got none",
-      edits: [{ path: containerPath("triton-trt/container", "volumes", 2), failing: undefined }],
-    },
     *find(change) {
       for (const { address, config, container } of deployedConfigs(change)) {
         const parameters = tensorrtOf(config);
@@ -197,23 +126,7 @@ export const modelRules: readonly ReviewRule[] = [
     id: "engine-cache-gpu",
     severity: "warning",
     title: "Engine volumes are named after their GPU architecture.",
-    rationale:
-      "An engine is built for one compute capability. If the volume keeps its name when the GPU changes, TensorRT finds unusable or slow engines.",
-    inputs:
-      "`sm<compute capability>` in the name of the volume at the engine cache, compared with the GPU of the environment.",
     fix: "name the volume after the GPU architecture, as in constructs/docker/engine-cache.ts",
-    example: {
-      stack: "single-gpu",
-      message:
-        "the engine volume should be named after sm89 (NVIDIA GeForce RTX 4080), got 'single-gpu-triton-trt-engines-sm75-26.07-py3'",
-      edits: [
-        {
-          path: ["resource", "docker_volume", "triton-trt/engine-cache/volume", "name"],
-          failingText: "-sm75-",
-          passingText: "-sm89-",
-        },
-      ],
-    },
     *find(change) {
       const gpu = gpuOf(change);
       if (gpu === undefined) return;
@@ -235,23 +148,7 @@ export const modelRules: readonly ReviewRule[] = [
     id: "engine-cache-pods",
     severity: "warning",
     title: "Pods with TensorRT store their engines on a volume.",
-    rationale:
-      "Without a volume, each new pod compiles engines for minutes before it is ready, so scale-up comes too late for a load peak.",
-    inputs: "`triton.backend` and `triton.engineCache` in the chart values.",
     fix: "set triton.engineCache.enabled to true",
-    example: {
-      stack: "k8s-gpu",
-      settings: tensorrtSettings,
-      message:
-        "triton.engineCache.enabled should be true: each new pod compiles the model before it is ready",
-      edits: [
-        {
-          path: chartValuesPath,
-          failingText: '"engineCache": {\n      "enabled": false',
-          passingText: '"engineCache": {\n      "enabled": true',
-        },
-      ],
-    },
     find: each(releasesOf, ({ values }) => {
       const triton = block(values.triton);
       const compiles = triton?.backend === "tensorrt" && (number(triton.gpus) ?? 0) > 0;
@@ -264,23 +161,7 @@ export const modelRules: readonly ReviewRule[] = [
     id: "model-fits-gpu",
     severity: "error",
     title: "The models fit into GPU memory.",
-    rationale:
-      "A model that does not fit fails to load, or causes out-of-memory errors in another model under load.",
-    inputs:
-      "Execution instances of every model configuration, ONNX Runtime in the embed server, and GPU memory in the output `environment`, with the estimate of the synth-time check.",
     fix: "use a GPU with more memory, fewer instances (instancesPerGpu), modelControl: none (no memory for a reload), or distribute the services over several GPUs",
-    example: {
-      stack: "single-gpu",
-      message:
-        "gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 51360 (embed 1104 + triton-onnx 24192 + a reload of triton-onnx 23680 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024): serve fewer models or towers, disable a service, or use a GPU with more memory",
-      edits: [
-        {
-          path: configText("triton-onnx"),
-          failingText: "count: 40",
-          passingText: "count: 1",
-        },
-      ],
-    },
     *find(change) {
       const environment = environmentOf(change);
       if (environment?.gpu === undefined) return;
@@ -320,21 +201,7 @@ export const modelRules: readonly ReviewRule[] = [
     id: "model-licence",
     severity: "warning",
     title: "The licences of the models have no restriction of use.",
-    rationale:
-      "Some weights may be used for research only, or the model's author advises against production. Whether that covers the deployment is for people to decide.",
-    inputs: "`licence.restriction` of every model in the output `environment`.",
     fix: "check that the restriction permits the use and waive the rule, or serve another model",
-    example: {
-      stack: "single-gpu",
-      message:
-        "openclip-vit-b32: the licence of the weights (MIT) restricts their use: research only",
-      edits: [
-        {
-          path: [...modelInOutput, "licence", "restriction"],
-          failing: "research only",
-        },
-      ],
-    },
     *find(change) {
       for (const { name, licence } of environmentOf(change)?.models ?? []) {
         const { weights, restriction } = licence;
@@ -349,22 +216,7 @@ export const modelRules: readonly ReviewRule[] = [
     id: "memory-holds-model",
     severity: "error",
     title: "Memory limits exceed the size of the model's weights.",
-    rationale:
-      "The kernel kills a process that exceeds its memory limit: with a limit below the size of the weights, every start fails while loading the model, in an endless loop.",
-    inputs: `Memory limits of the embed server and Triton, on a host, in pods and in the chart values, compared with the weights of all models (a quarter of FP32 for int8). Determine additional memory with a load test. Gateways have no model.`,
     fix: "raise limits.memory (resources.limits.memoryMiB; memory of a container on a host); the settings' defaults are tested",
-    example: {
-      stack: "kind-local",
-      message:
-        "limits.memory of clipstack-embed must be more than 336 MiB, the weights of the models, got 64Mi",
-      edits: [
-        {
-          path: podContainerPath("resources"),
-          failing: { requests: { cpu: "250m", memory: "64Mi" }, limits: { memory: "64Mi" } },
-          passing: { requests: { cpu: "250m", memory: "1Gi" }, limits: { memory: "1536Mi" } },
-        },
-      ],
-    },
     *find(change) {
       for (const { address, kind, values, env } of serviceContainers(change)) {
         const limit = number(values.memory) ?? 0;

@@ -4,7 +4,6 @@ import { executionInstances } from "../../contract/model-config.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
 import { startSeconds as podStartSeconds } from "../../contract/pods.ts";
 import type { Values } from "../input/change.ts";
-import { deploymentPath, podContainerPath } from "./example-paths.ts";
 import {
   deploymentsOf,
   ownPodContainers,
@@ -23,15 +22,7 @@ export const probeRules: readonly ReviewRule[] = [
     id: "pod-probes",
     severity: "error",
     title: "Pods have startup, readiness and liveness probes.",
-    rationale:
-      "Without a readiness probe, pods receive requests before their model is loaded; without a liveness probe, a hanging process is not restarted; without a startup probe, the liveness probe kills a pod that is loading its model.",
-    inputs: "The three probes of clipstack's pods. The chart's probes are tested with the chart.",
     fix: "add the missing probe, as in constructs/kubernetes/inference-deployment.ts",
-    example: {
-      stack: "kind-local",
-      message: "readiness_probe must be set, got nothing",
-      edits: [{ path: podContainerPath("readiness_probe"), failing: undefined }],
-    },
     find: each(ownPodContainers, ({ container }) =>
       ["startup_probe", "readiness_probe", "liveness_probe"]
         .filter((probe) => block(container[probe]) === undefined)
@@ -42,21 +33,7 @@ export const probeRules: readonly ReviewRule[] = [
     id: "liveness-independent",
     severity: "error",
     title: "Liveness probes do not depend on readiness.",
-    rationale:
-      "The kubelet restarts containers whose liveness probe fails. If it fails while the model loads or Triton is unavailable, all pods restart at once, which extends a short outage.",
-    inputs: `Target of the liveness probe: \`${embedPaths.readyz}\`, \`${oipPaths.ready}\` and the readiness of a model, over HTTP or in a command, or the target of the readiness probe.`,
     fix: `request ${embedPaths.healthz} for the embed server, ${oipPaths.live} for Triton`,
-    example: {
-      stack: "kind-local",
-      message: "the liveness probe must not test readiness, got '/readyz'",
-      edits: [
-        {
-          path: podContainerPath("liveness_probe", "http_get", "path"),
-          failing: "/readyz",
-          passing: "/healthz",
-        },
-      ],
-    },
     find: each(ownPodContainers, ({ container }) => {
       const [live, ready] = ["liveness_probe", "readiness_probe"].map((probe) =>
         probeTargetOf(block(container[probe])),
@@ -70,22 +47,7 @@ export const probeRules: readonly ReviewRule[] = [
     id: "probe-independent",
     severity: "error",
     title: "No startup or liveness probe depends on another workload.",
-    rationale:
-      "When a startup or liveness probe fails, the kubelet restarts the container. A gateway whose startup probe needs a ready Triton is restarted while Triton's image is still being pulled, and the first deployment fails.",
-    inputs: `The startup and liveness probes of clipstack's pods: their host, the addresses in a command, and whether the startup probe of a gateway (\`BACKEND=triton\`) tests readiness. The chart's probes are tested with the chart.`,
     fix: `probe the container itself; ${embedPaths.healthz} for the startup of a gateway, ${embedPaths.readyz} for its readiness`,
-    example: {
-      stack: "kind-local",
-      message: "startup_probe of a gateway must not require a ready Triton, got '/readyz'",
-      edits: [
-        { path: podContainerPath("env", 0, "value"), failing: "triton", passing: "triton" },
-        {
-          path: podContainerPath("startup_probe", "http_get", "path"),
-          failing: "/readyz",
-          passing: "/healthz",
-        },
-      ],
-    },
     find: each(ownPodContainers, ({ container }) => {
       const isGateway = blocks(container.env).some(
         ({ name, value }) => name === "BACKEND" && value === "triton",
@@ -105,23 +67,7 @@ export const probeRules: readonly ReviewRule[] = [
     id: "startup-budget",
     severity: "error",
     title: "The startup probe allows the model to load.",
-    rationale:
-      "After the last failed startup probe, the kubelet restarts the container, which starts loading the model again and never becomes ready.",
-    inputs:
-      "`period_seconds` × `failure_threshold` of the startup probe, and `startSeconds` in the chart values, compared with the time allowed for loading the model.",
     fix: "raise failure_threshold of the startup probe (startSeconds in the chart values)",
-    example: {
-      stack: "kind-local",
-      message:
-        "period_seconds × failure_threshold of the startup probe must be at least 120, got 20",
-      edits: [
-        {
-          path: podContainerPath("startup_probe", "failure_threshold"),
-          failing: 10,
-          passing: 60,
-        },
-      ],
-    },
     *find(change) {
       for (const { address, container } of ownPodContainers(change)) {
         const seconds = startupSecondsOf(container);
@@ -152,22 +98,7 @@ export const probeRules: readonly ReviewRule[] = [
     id: "progress-deadline",
     severity: "error",
     title: "A rollout fails only after its pods had time to start.",
-    rationale:
-      "After `progressDeadlineSeconds` without progress, the rollout and the apply fail. The default is 10 minutes; compiling engines can take longer.",
-    inputs: "`progress_deadline_seconds` of a Deployment, compared with its startup probe.",
     fix: "raise progress_deadline_seconds above the time of the startup probe",
-    example: {
-      stack: "kind-local",
-      message:
-        "progress_deadline_seconds must be more than 120, the time of the startup probe, got 60",
-      edits: [
-        {
-          path: deploymentPath("progress_deadline_seconds"),
-          failing: 60,
-          passing: 300,
-        },
-      ],
-    },
     find: each(deploymentsOf, (deployment) => {
       const startup = podContainers(podOf(deployment).pod).map(startupSecondsOf);
       const startSeconds = Math.max(0, ...startup.filter((seconds) => seconds !== undefined));

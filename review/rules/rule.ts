@@ -1,4 +1,4 @@
-import type { Path, RuleFinding, Severity, StackChange } from "../input/change.ts";
+import type { RuleFinding, Severity, StackChange } from "../input/change.ts";
 
 /** Violation of a rule; `fix` replaces the rule's. */
 export interface RuleMatch {
@@ -7,54 +7,15 @@ export interface RuleMatch {
   readonly fix?: string;
 }
 
-/** Difference between a passing and a failing stack. */
-export type ExampleEdit = {
-  /**
-   * Path in the synthesized file, with the construct path in the stack as resource name:
-   * `["resource", "docker_container", "embed/container", "read_only"]`.
-   */
-  readonly path: Path;
-} & (
-  | {
-      /** Absent: the value is removed. */
-      readonly failing?: unknown;
-      /** Absent: the value of the stack. */
-      readonly passing?: unknown;
-    }
-  | {
-      /** Replaces `passingText`, or the reverse, in a text of the stack. */
-      readonly failingText: string;
-      readonly passingText: string;
-    }
-);
-
-/** Shipped stack with edits. */
-export interface Example {
-  readonly stack: "single-gpu" | "multi-gpu-4x" | "kind-local" | "k8s-gpu";
-  /** Settings that differ from the defaults, as YAML. */
-  readonly settings?: string;
-  readonly edits: readonly ExampleEdit[];
-  /** First message for the failing example. */
-  readonly message: string;
-  readonly goals?: StackChange["goals"];
-  /** Whether a resource was changed outside of Terraform. */
-  readonly drift?: true;
-}
-
-/** Rule with the texts of its page. */
+/** Rule of a review. Its rationale, the values that it examines and an example are in its page, `docs/rules/<id>.md`. */
 export interface ReviewRule {
   /** In kebab case; part of waivers and page addresses, so a rename is a breaking change. */
   readonly id: string;
   readonly severity: Severity;
   /** Requirement in one line. */
   readonly title: string;
-  /** Consequence of a violation. */
-  readonly rationale: string;
-  /** Resources and attributes examined. */
-  readonly inputs: string;
   /** How to fix a finding. */
   readonly fix: string;
-  readonly example: Example;
   /** Pure; examines the stack after the change. */
   readonly find: (
     change: StackChange,

@@ -4,44 +4,49 @@ import { ruleIds } from "../../contract/rule-ids.ts";
 import { shippedEnvironments } from "../../stacks/environment-files.ts";
 import { changeOfPlan } from "../input/plan-json.ts";
 import { plannedChange } from "../test-plans.ts";
+import { rulePage } from "../test-rule-pages.ts";
 import { changeOf, withPlanBlocks } from "../test-stacks.ts";
 import { findingsOfChange, waiverIds } from "./findings.ts";
-import { constructOf } from "./rule-pages.ts";
-import { rules } from "./rules.ts";
+import { rulePacks, rules } from "./rules.ts";
 
-describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => {
+const described = rulePacks.flatMap(({ title: pack, rules }) =>
+  rules.map((rule) => [rule.id, { rule, pack, page: rulePage(rule.id) }] as const),
+);
+
+describe.each(described)("%s", (_, { rule, pack, page }) => {
+  const { example, waiver } = page;
+
+  test("has the severity, the pack, the title and the fix of its page", () => {
+    expect(page.summary).toBe(`**${rule.severity}** · ${pack} · ${rule.title}`);
+    expect(page.fix).toBe(`${rule.fix.charAt(0).toUpperCase()}${rule.fix.slice(1)}.`);
+  });
+
   test("reports the message of its page for the failing example", () => {
-    const [first] = rule.find(changeOf(rule.example, "failing"));
-    expect(first?.message).toBe(rule.example.message);
+    const [first] = rule.find(changeOf(example, "failing"));
+    expect(first?.message).toBe(example.message);
   });
 
   test("passes its passing example", () => {
-    expect(rule.find(changeOf(rule.example, "passing"))).toEqual([]);
+    expect(rule.find(changeOf(example, "passing"))).toEqual([]);
   });
 
   test("finds the same in the format of a plan", () => {
-    const failing = changeOf(rule.example, "failing");
-    const passing = changeOf(rule.example, "passing");
+    const failing = changeOf(example, "failing");
+    const passing = changeOf(example, "passing");
     expect(rule.find(withPlanBlocks(failing))).toEqual(rule.find(failing));
     expect(rule.find(withPlanBlocks(passing))).toEqual([]);
   });
 
   test("is waived by the waiver of its page", () => {
-    const address = constructOf(rule.example);
-    const waiver = {
-      rule: rule.id,
-      reason: "one line that explains the exception to reviewers",
-      expires: "2027-01-31",
-      ...(address !== undefined && { address }),
-    };
+    expect(waiver.rule).toBe(rule.id);
     const options = { waivers: [waiver], today: "2026-12-01" };
-    const found = findingsOfChange(changeOf(rule.example, "failing"), options);
+    const found = findingsOfChange(changeOf(example, "failing"), options);
     expect(found.filter(({ waived }) => waived !== undefined)).not.toEqual([]);
     expect(found.filter(({ rule }) => rule === "waiver-unused")).toEqual([]);
   });
 
   test("has one-line messages and fixes", () => {
-    for (const { message, fix } of rule.find(changeOf(rule.example, "failing"))) {
+    for (const { message, fix } of rule.find(changeOf(example, "failing"))) {
       expect(message).toMatch(/^[^\n]{8,400}$/);
       expect(fix).toMatch(/^[^\n]{8,400}$/);
     }
@@ -50,14 +55,15 @@ describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => 
 
 test("a renamed construct with a moved block passes", () => {
   const rename = rules.find(({ id }) => id === "renamed-resource");
+  const { example } = rulePage("renamed-resource");
   const [from = "", to = ""] =
     rename
-      ?.find(changeOf(rename.example, "failing"))[0]
+      ?.find(changeOf(example, "failing"))[0]
       ?.fix.match(/docker_volume\.[\w-]+/g)
       ?.map(String) ?? [];
   expect(from).not.toBe(to);
   const moved = { path: ["moved"], failing: [{ from, to }], passing: undefined };
-  const edits = [...(rename?.example.edits ?? []), moved];
+  const edits = [...example.edits, moved];
   expect(rename?.find(changeOf({ stack: "single-gpu", edits }, "failing"))).toEqual([]);
 });
 
@@ -142,8 +148,10 @@ test.each([
 });
 
 test("no finding contains a secret", () => {
-  const all = rules.flatMap((rule) => rule.find(changeOf(rule.example, "failing")));
-  expect(JSON.stringify(rules.map(({ example }) => example))).toContain("planted-0000000000");
+  const all = described.flatMap(([, { rule, page }]) =>
+    rule.find(changeOf(page.example, "failing")),
+  );
+  expect(JSON.stringify(described.map(([, { page }]) => page))).toContain("planted-0000000000");
   expect(JSON.stringify(all)).not.toContain("planted-0000000000");
 });
 
@@ -200,7 +208,27 @@ test.each([
   expect(found).toEqual(expected);
 });
 
-test("every rule has a page, and every page a rule", () => {
+test("every rule has a page and a row in the overview, and every page a rule", () => {
   const pages = readdirSync("docs/rules").map((file) => file.replace(/\.md$/, ""));
   expect(pages.sort()).toEqual(["README", ...ruleIds, ...waiverIds].sort());
+  const overview = readFileSync("docs/rules/README.md", "utf8");
+  const sections = rulePacks.map(({ title, rules }) => {
+    const rows = rules.map(
+      ({ id, severity, title }) => `| [${id}](${id}.md) | ${severity} | ${title} |`,
+    );
+    return [
+      `## ${title}`,
+      "",
+      "| rule | severity | requirement |",
+      "| --- | --- | --- |",
+      ...rows,
+      "",
+    ];
+  });
+  expect(overview).toContain(sections.flat().join("\n"));
+  expect(overview).toContain(`checks ${rules.length} rules`);
+  for (const severity of ["error", "warning", "note"]) {
+    const count = rules.filter((rule) => rule.severity === severity).length;
+    expect(overview).toContain(`| ${severity} | ${count} |`);
+  }
 });

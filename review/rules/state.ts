@@ -4,8 +4,6 @@ import { environmentBefore, environmentOf } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
 import { at, block, isExpression, isSet, text } from "./values.ts";
 
-const backend = ["terraform", "backend"] as const;
-
 /** Kind and settings of the backend; the kind is empty without a backend. */
 function backendOf(terraform: unknown) {
   const [[kind, settings] = ["", {}]] = Object.entries(block(at(terraform, "backend")) ?? {});
@@ -18,17 +16,7 @@ export const stateRules: readonly ReviewRule[] = [
     id: "state-locking",
     severity: "warning",
     title: "The state is locked during a deployment.",
-    rationale:
-      "Without a lock, two concurrent applies overwrite each other's state, and resources of the first become unmanaged.",
-    inputs:
-      "The backend: `use_lockfile` or `dynamodb_table` of s3, `lock_address` of http. Other backends always lock.",
     fix: "set useLockfile for s3, or lockAddress and unlockAddress for http, in the settings (state)",
-    example: {
-      stack: "single-gpu",
-      message: "use_lockfile of the backend s3 should be true, got no lock",
-      settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
-      edits: [{ path: [...backend, "s3", "use_lockfile"], failing: false, passing: true }],
-    },
     *find({ configuration }) {
       const { kind, settings } = backendOf(configuration?.terraform);
       if (kind === "s3" && settings.use_lockfile !== true && !isSet(settings.dynamodb_table)) {
@@ -43,21 +31,7 @@ export const stateRules: readonly ReviewRule[] = [
     id: "state-shared",
     severity: "note",
     title: "The state is stored remotely.",
-    rationale:
-      "A local state is a file on one machine: an apply from another machine creates everything a second time, and a disk failure loses the state.",
-    inputs: "The kind of the backend.",
     fix: "set state.backend to s3, gcs or http when more than one person or a pipeline deploys",
-    example: {
-      stack: "single-gpu",
-      message: "the state is a local file on the deploying machine (backend local)",
-      edits: [
-        {
-          path: [...backend],
-          failing: { local: { path: "../../../terraform.single-gpu.tfstate" } },
-          passing: { gcs: { bucket: "states", prefix: "clipstack/single-gpu" } },
-        },
-      ],
-    },
     *find({ configuration }) {
       if (backendOf(configuration?.terraform).kind === "local") {
         yield { message: "the state is a local file on the deploying machine (backend local)" };
@@ -68,15 +42,7 @@ export const stateRules: readonly ReviewRule[] = [
     id: "state-encrypted",
     severity: "warning",
     title: "A state in a bucket is encrypted.",
-    rationale: "A state contains all resource attributes in plain text, including keys.",
-    inputs: "`encrypt` of the backend s3.",
     fix: "set encrypt to true",
-    example: {
-      stack: "single-gpu",
-      message: "encrypt of the backend s3 should be true, got false",
-      settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
-      edits: [{ path: [...backend, "s3", "encrypt"], failing: false, passing: true }],
-    },
     *find({ configuration }) {
       const { kind, settings } = backendOf(configuration?.terraform);
       if (kind === "s3" && settings.encrypt !== true) {
@@ -90,16 +56,7 @@ export const stateRules: readonly ReviewRule[] = [
     id: "state-credentials",
     severity: "error",
     title: "Backend credentials are not in the stack.",
-    rationale: "They grant access to the state, and with it to every secret in it.",
-    inputs:
-      "The settings of the backend, by name. Terraform reads credentials from the environment.",
     fix: "remove them, and set environment variables (AWS_ACCESS_KEY_ID, TF_HTTP_PASSWORD, …)",
-    example: {
-      stack: "single-gpu",
-      message: "secret_key of the backend s3 must not be in the stack",
-      settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
-      edits: [{ path: [...backend, "s3", "secret_key"], failing: "planted-0000000000" }],
-    },
     *find({ configuration }) {
       const { kind, settings } = backendOf(configuration?.terraform);
       for (const [name, value] of Object.entries(settings)) {
@@ -116,22 +73,7 @@ export const stateRules: readonly ReviewRule[] = [
     id: "provider-pinned",
     severity: "warning",
     title: "A provider has a version with an upper bound.",
-    rationale:
-      "Without one, `terraform init` installs the newest version: a new major version can rename attributes and replace unchanged resources.",
-    inputs:
-      "`required_providers` of the synthesized file or the plan, and `.terraform.lock.hcl` beside the plan or in the current folder, which fixes the version. `4.5.0`, `~> 4.5` and `>= 4.5, < 5` have a bound.",
     fix: "set a version such as '~> 4.5'",
-    example: {
-      stack: "single-gpu",
-      message: "version of the provider docker must have an upper bound, got '>= 4.5'",
-      edits: [
-        {
-          path: ["terraform", "required_providers", "docker", "version"],
-          failing: ">= 4.5",
-          passing: "~> 4.5",
-        },
-      ],
-    },
     *find({ configuration, lockedProviders = [] }) {
       const providers = at(configuration?.terraform, "required_providers");
       for (const [name, provider] of Object.entries(isObject(providers) ? providers : {})) {
@@ -153,23 +95,7 @@ export const stateRules: readonly ReviewRule[] = [
     id: "state-moved",
     severity: "error",
     title: "The state stays in its backend.",
-    rationale:
-      "With a different backend, Terraform starts from an empty state unless the old one is migrated: it creates everything a second time, and the existing resources become unmanaged.",
-    inputs:
-      "Kind and location settings of the backend, before and after. A plan alone does not contain the values before.",
     fix: "migrate the state (terraform init -migrate-state) in a separate step, and waive this rule for it",
-    example: {
-      stack: "single-gpu",
-      message:
-        "the state backend changes from local to gcs: everything is created again unless the state is migrated",
-      edits: [
-        {
-          path: [...backend],
-          failing: { gcs: { bucket: "states", prefix: "clipstack/single-gpu" } },
-          passing: { local: { path: "../../../terraform.single-gpu.tfstate" } },
-        },
-      ],
-    },
     *find({ configuration, configurationBefore }) {
       if (configurationBefore === undefined) return;
       const before = backendOf(configurationBefore.terraform);
@@ -194,24 +120,7 @@ export const stateRules: readonly ReviewRule[] = [
     id: "host-moved",
     severity: "error",
     title: "The environment stays on its host or cluster.",
-    rationale:
-      "At a different address, Terraform finds nothing and creates everything there with empty volumes, while the old deployment keeps running, unmanaged, and incurs cost.",
-    inputs:
-      "The address in the output `environment` and the providers' location arguments (`host`, `config_path`, `region`, …), before and after. A plan alone does not contain the provider arguments before.",
     fix: "destroy the environment at the old address first, or waive this rule if both addresses are the same host",
-    example: {
-      stack: "single-gpu",
-      message:
-        "the environment moves from ssh://gpu-1 to ssh://gpu-2: everything is created again there, and the old deployment becomes unmanaged",
-      settings: "host: { docker: 'ssh://ops@gpu-1' }",
-      edits: [
-        {
-          path: ["output", "environment", "value", "where"],
-          failing: "ssh://ops@gpu-2",
-          passing: "ssh://ops@gpu-1",
-        },
-      ],
-    },
     *find(change) {
       const { configuration, configurationBefore } = change;
       const [from, to] = [environmentBefore(change)?.where, environmentOf(change)?.where];
@@ -238,22 +147,7 @@ export const stateRules: readonly ReviewRule[] = [
     id: "provider-changed",
     severity: "warning",
     title: "Provider changes are reviewed.",
-    rationale:
-      "A provider runs with the permissions of the user who applies. A new source is a different vendor's program, a new version can replace unchanged resources, and arguments control authentication and trust.",
-    inputs:
-      "`required_providers`, `required_version` and the arguments of the providers, before and after. A plan alone does not contain the values before. `host-moved` covers location arguments.",
     fix: "read the provider's changelog, plan against the real state before merging, and check the source",
-    example: {
-      stack: "single-gpu",
-      message: "the provider docker changes from version 4.5.0 to 4.6.0",
-      edits: [
-        {
-          path: ["terraform", "required_providers", "docker", "version"],
-          failing: "4.6.0",
-          passing: "4.5.0",
-        },
-      ],
-    },
     *find({ configuration, configurationBefore }) {
       if (configurationBefore === undefined) return;
       const both = [configurationBefore, configuration] as const;

@@ -2,7 +2,6 @@ import { normalisedImage, tokenIds } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { tritonPorts } from "../../contract/ports.ts";
 import { elementCount } from "../../contract/tensor.ts";
-import { containerPath, tritonOnnx } from "./example-paths.ts";
 import { environmentOf, releasesOf, servedSpecs } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 import { option, serviceContainers, tritonContainers } from "./service-containers.ts";
@@ -42,15 +41,7 @@ export const tritonRules: readonly ReviewRule[] = [
     id: "triton-shared-memory",
     severity: "warning",
     title: `Triton has at least ${minSharedMemoryMiB} MiB of shared memory.`,
-    rationale:
-      "Docker's default for `/dev/shm` is 64 MiB. Python models and NCCL exchange tensors there; when it is full, they fail with an unrelated error message.",
-    inputs: "`shm_size` of every Triton, and `triton.sharedMemory` in the chart values.",
     fix: "set shm_size to 1024, as NVIDIA advises",
-    example: {
-      stack: "single-gpu",
-      message: "shm_size should be at least 256 MiB, got 64",
-      edits: [{ path: containerPath(tritonOnnx, "shm_size"), failing: 64, passing: 1024 }],
-    },
     find: each(tritonContainers, ({ resource, values }) => {
       const size = number(values.shm_size);
       const isKnown = size !== undefined || isMissing(resource, "shm_size");
@@ -63,22 +54,7 @@ export const tritonRules: readonly ReviewRule[] = [
     id: "triton-strict-start",
     severity: "error",
     title: "Triton exits with an error if a model fails to load.",
-    rationale:
-      "With other options, Triton completes missing configuration by guessing, starts without the model, or reports readiness too early.",
-    inputs:
-      "`--strict-readiness=true`, `--exit-on-error=true` and `--disable-auto-complete-config` in the command of every Triton.",
     fix: "add the option to the command",
-    example: {
-      stack: "single-gpu",
-      message: "--exit-on-error must be true, got 'false'",
-      edits: [
-        {
-          path: containerPath(tritonOnnx, "command", 9),
-          failing: "--exit-on-error=false",
-          passing: "--exit-on-error=true",
-        },
-      ],
-    },
     find: each(tritonContainers, ({ command }) => {
       if (command.length === 0) return undefined;
       const loose = ["strict-readiness", "exit-on-error"].flatMap((name) => {
@@ -100,23 +76,7 @@ export const tritonRules: readonly ReviewRule[] = [
     id: "triton-request-size",
     severity: "warning",
     title: "Triton accepts the largest batch as JSON.",
-    rationale:
-      "By default, Triton rejects bodies larger than 64 MiB. Thirty-two images of 224 × 224 pixels are 19 MB in binary and about five times that as JSON.",
-    inputs:
-      "`--http-max-input-size` of every Triton, compared with a full batch of the models that it serves.",
     fix: "set --http-max-input-size to 134217728",
-    example: {
-      stack: "single-gpu",
-      message:
-        "--http-max-input-size should be at least 96337920 bytes (32 images of openclip-vit-b32 as JSON), got 1048576",
-      edits: [
-        {
-          path: containerPath(tritonOnnx, "command", 6),
-          failing: "--http-max-input-size=1048576",
-          passing: "--http-max-input-size=134217728",
-        },
-      ],
-    },
     find: each(tritonContainers, ({ command, service }, change) => {
       const environment = environmentOf(change);
       const largest = environment && largestRequest(servedSpecs(environment, service));
@@ -132,24 +92,7 @@ export const tritonRules: readonly ReviewRule[] = [
     id: "gateway-upstream",
     severity: "error",
     title: "Gateways route to existing Tritons.",
-    rationale:
-      "A gateway runs no model itself: with a nonexistent upstream it starts but never becomes ready.",
-    inputs:
-      "`TRITON_GRPC_URLS` of an embed server on a host, compared with the names and gRPC port of the stack's containers and with the Triton servers on other hosts in the output `environment`; `embed.backend` in the chart values.",
     fix: "set embed.upstream to a Triton that is enabled",
-    example: {
-      stack: "single-gpu",
-      settings: "embed: { backend: triton }",
-      message:
-        "TRITON_GRPC_URLS must name Tritons of the stack at port 8001, got 'single-gpu-triton:8001'",
-      edits: [
-        {
-          path: containerPath("embed/container", "env", 8),
-          failingText: "single-gpu-triton:8001",
-          passingText: "single-gpu-triton-onnx:8001",
-        },
-      ],
-    },
     *find(change) {
       const containers = serviceContainers(change);
       const names = containers.map(({ values }) => text(values.name));
