@@ -24,7 +24,7 @@ const wholeRuns = [
 /** Tests of whole servers, which run on the compiled code alone. */
 const onlyCompiled = [
   "inference-image/embed/embed-server.test.ts",
-  "inference-image/emulator/{hot-replacement,oip-admission,triton-emulator}.test.ts",
+  "emulator/{hot-replacement,oip-admission,triton-emulator}.test.ts",
   "inference-image/gateway/{dali-gateway,faulty-triton,fingerprint,gateway,gateway-models}.test.ts",
   "inference-image/openai/{openai-client,openai-gateway}.test.ts",
   "inference-image/http/{hostile-requests,transports}.test.ts",
@@ -32,10 +32,7 @@ const onlyCompiled = [
 ];
 
 /** Tests of the server that compile it themselves, or pass objects of grpc-js, which the compiled server contains a copy of. */
-const notCompiled = [
-  "inference-image/embed/build.test.ts",
-  "inference-image/emulator/oip-grpc.test.ts",
-];
+const notCompiled = ["inference-image/embed/build.test.ts", "emulator/oip-grpc.test.ts"];
 
 /** Default limit of `expect.poll` in ms. It only prevents hangs, on slow machines too. */
 const poll = { timeout: 60_000 };
@@ -80,7 +77,7 @@ export default defineConfig({
         plugins: [compiledServer()],
         test: {
           name: "compiled",
-          include: ["inference-image/{embed,http,openai,gateway,emulator,jobs}/*.test.ts"],
+          include: ["{inference-image/*,emulator,http}/*.test.ts"],
           exclude: [...exclude, "**/*.integ.test.ts", ...notCompiled],
           ...quick,
         },

@@ -4,19 +4,13 @@ import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { defaultModel } from "../contract/models/index.ts";
 import { serverEnv } from "../contract/server-env.ts";
+import { fullTestRepository, type TestRepository } from "../emulator/test-repository.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
 import { openLocalEmbedder } from "../inference/session/local-embedder.ts";
 import {
   type RunningEmbedServer,
   startEmbedServer,
 } from "../inference-image/embed/embed-server.ts";
-import {
-  fullTestRepository,
-  type TestRepository,
-} from "../inference-image/emulator/test-repository.ts";
-import {
-  type RunningTritonEmulator,
-  startTritonEmulator,
-} from "../inference-image/emulator/triton-emulator.ts";
 import { tinyModel, tinyRepository } from "../model-tools/test-model.ts";
 import { ClientError } from "./client-error.ts";
 import {

@@ -10,18 +10,12 @@ import { defaultModel } from "../contract/models/index.ts";
 import { hostPorts } from "../contract/ports.ts";
 import { fp32Kinds } from "../contract/repository-files.ts";
 import { serverEnv } from "../contract/server-env.ts";
+import { fullTestRepository, type TestRepository } from "../emulator/test-repository.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
 import {
   type RunningEmbedServer,
   startEmbedServer,
 } from "../inference-image/embed/embed-server.ts";
-import {
-  fullTestRepository,
-  type TestRepository,
-} from "../inference-image/emulator/test-repository.ts";
-import {
-  type RunningTritonEmulator,
-  startTritonEmulator,
-} from "../inference-image/emulator/triton-emulator.ts";
 import { ensureTinyModel, modelFile } from "../model-tools/generate.ts";
 
 /** Samples of README.md and of the guide to another model, compiled against the built package and run against servers with the tiny model. */

@@ -5,13 +5,10 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ModelSpec } from "../contract/model-spec.ts";
 import { siglip2Base224 } from "../contract/models/siglip2-base-224.ts";
 import { tritonModelName } from "../contract/triton-models.ts";
+import { repositoryAt } from "../emulator/test-repository.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
 import { testModel, testSentencePiece } from "../inference/text/test-sentencepiece.ts";
 import { writeTestRepository } from "../inference-image/embed/test-text-model.ts";
-import { repositoryAt } from "../inference-image/emulator/test-repository.ts";
-import {
-  type RunningTritonEmulator,
-  startTritonEmulator,
-} from "../inference-image/emulator/triton-emulator.ts";
 import { type InferenceClientOptions, openInferenceClient } from "./inference-client.ts";
 
 const { text } = siglip2Base224.towers;

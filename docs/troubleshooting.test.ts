@@ -35,7 +35,8 @@ function* sources(folder: string): Generator<string> {
 }
 
 const texts = [
-  ...["contract", "inference", "client", "model-tools", "constructs", "inference-image"],
+  ...["contract", "inference", "client", "model-tools", "constructs", "http", "emulator"],
+  ...["inference-image"],
   ...["artefact", "bench", "verify", "review", "stacks", "cli", "tools"],
 ]
   .flatMap((folder) => [...sources(folder)])

@@ -38,9 +38,12 @@ const options = {
 /** @type {import("esbuild").BuildOptions} */
 const server = {
   ...options,
-  entryPoints: ["main.ts", "http/json-worker.ts", "embed/tokenizer-worker.ts"].map((file) =>
-    join(here, file),
-  ),
+  entryPoints: [
+    "main.ts",
+    "http/json-worker.ts",
+    "embed/tokenizer-worker.ts",
+    "../emulator/infer-worker.ts",
+  ].map((file) => join(here, file)),
   entryNames: "[name]",
   chunkNames: "[name]-[hash]",
   splitting: true,

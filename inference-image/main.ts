@@ -22,7 +22,7 @@ switch (role) {
     break;
   }
   case "tritonserver": {
-    const { runTritonEmulator } = await import("./emulator/triton-emulator.ts");
+    const { runTritonEmulator } = await import("../emulator/triton-emulator.ts");
     process.off("SIGTERM", stopWhileLoading);
     await runTritonEmulator(args);
     break;

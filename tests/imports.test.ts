@@ -20,6 +20,8 @@ const packages = [
   "artefact",
   "examples/photo-dedupe",
   "inference-image",
+  "emulator",
+  "http",
   "constructs",
   "model-tools",
   "client",
@@ -35,7 +37,9 @@ const forbidden: Readonly<Record<string, readonly string[]>> = {
   artefact: ["constructs"],
   // the server image contains no infrastructure code
   "inference-image": ["constructs"],
-  "examples/photo-dedupe": ["constructs", "inference-image"],
+  emulator: ["constructs"],
+  http: ["constructs", "model-tools"],
+  "examples/photo-dedupe": ["constructs", "inference-image", "emulator", "http"],
   constructs: ["client", "inference", "model-tools"],
 };
 
@@ -45,7 +49,10 @@ const guarded: readonly { readonly name: RegExp; readonly only: readonly string[
   { name: /^(@cdktf\/|constructs$)/, only: ["constructs/", "stacks/"] },
   // the root of a provider package loads every resource: seconds of synth time
   { name: /^@cdktf\/provider-[a-z]+$/, only: [] },
-  { name: /^(fastify|@fastify\/)/, only: ["inference-image/", "examples/photo-dedupe/"] },
+  {
+    name: /^(fastify|@fastify\/)/,
+    only: ["inference-image/", "emulator/", "http/", "examples/photo-dedupe/"],
+  },
   {
     name: /^(onnxruntime-node|sharp)$/,
     only: ["inference/", "model-tools/samples/", "examples/photo-dedupe/"],

@@ -3,11 +3,8 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
-import {
-  type TestRepository,
-  testRepository,
-} from "../../inference-image/emulator/test-repository.ts";
-import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
+import { type TestRepository, testRepository } from "../../emulator/test-repository.ts";
+import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import type { StudyResult } from "../record/study-result.ts";
 import type { BenchEvent } from "../run/bench-events.ts";
 import { defaultSettings } from "../run/bench-run.ts";

@@ -10,10 +10,7 @@ import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { elementCount } from "../../contract/tensor.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
-import {
-  type TestRepository,
-  testRepository,
-} from "../../inference-image/emulator/test-repository.ts";
+import { type TestRepository, testRepository } from "../../emulator/test-repository.ts";
 import { inferRows } from "../run/infer.ts";
 import { controlQueueDelay } from "./queue-delay.ts";
 

@@ -4,11 +4,8 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { modelControlFlags } from "../../contract/test-model-control.ts";
 import { modelControlHeader, type ResolvedTritonFlags } from "../../contract/triton-flags.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
-import {
-  type TestRepository,
-  testRepository,
-} from "../../inference-image/emulator/test-repository.ts";
-import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
+import { type TestRepository, testRepository } from "../../emulator/test-repository.ts";
+import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { controlQueueDelay } from "./queue-delay.ts";
 
 const fp32Model = tritonModel(defaultModel, "fp32");

@@ -8,10 +8,7 @@ import {
   realTritonMissing,
   startRealTriton,
 } from "../../client/triton/test-real-triton.ts";
-import {
-  fullTestRepository,
-  type TestRepository,
-} from "../../inference-image/emulator/test-repository.ts";
+import { fullTestRepository, type TestRepository } from "../../emulator/test-repository.ts";
 import { clipstack } from "../test-programs.ts";
 
 const paths = ["onnx-http", "onnx-grpc", "onnx-http_uint8", "onnx-grpc_jpeg", "onnx-http_json"];

@@ -101,6 +101,6 @@ async function serveTriton(args: ServeArguments): Promise<void> {
     "metrics-address": args.host,
     "metrics-port": args.metricsPort ?? standaloneTritonPorts.metrics,
   });
-  const { runTritonEmulator } = await import("../../inference-image/emulator/triton-emulator.ts");
+  const { runTritonEmulator } = await import("../../emulator/triton-emulator.ts");
   await runTritonEmulator(flags);
 }

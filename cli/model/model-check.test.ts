@@ -6,12 +6,9 @@ import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { defaultModel } from "../../contract/models/index.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { fullTestRepository, repositoryAt } from "../../emulator/test-repository.ts";
+import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { writeTestRepository } from "../../inference-image/embed/test-text-model.ts";
-import {
-  fullTestRepository,
-  repositoryAt,
-} from "../../inference-image/emulator/test-repository.ts";
-import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
 import { modelFile } from "../../model-tools/generate.ts";
 import { onnxChunks } from "../../model-tools/onnx-writer.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";

@@ -11,12 +11,9 @@ import { elementCount } from "../../contract/tensor.ts";
 import { modelControlFlags } from "../../contract/test-model-control.ts";
 import { modelControlKeyVariable, parseTritonArgs } from "../../contract/triton-flags.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
+import { unloadingFirst } from "../../emulator/test-unloading-proxy.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { identityModel } from "../../inference/session/test-identity-model.ts";
-import { unloadingFirst } from "../../inference-image/emulator/test-unloading-proxy.ts";
-import {
-  type RunningTritonEmulator,
-  startTritonEmulator,
-} from "../../inference-image/emulator/triton-emulator.ts";
 import { startGateway } from "../../inference-image/gateway/test-triton.ts";
 import { generateModel } from "../../model-tools/generate.ts";
 import { writeModelRepository } from "../../model-tools/repository.ts";

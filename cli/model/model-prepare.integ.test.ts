@@ -7,10 +7,10 @@ import { fingerprintOf, preprocessingSha256 } from "../../contract/fingerprint.t
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
+import { repositoryAt } from "../../emulator/test-repository.ts";
+import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { createOnnxEmbedder } from "../../inference-image/embed/onnx-embedder.ts";
 import { openServerModel } from "../../inference-image/embed/server-model.ts";
-import { repositoryAt } from "../../inference-image/emulator/test-repository.ts";
-import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
 import { syntheticImages } from "../../model-tools/compare-models.ts";
 import { ensureTinyModel } from "../../model-tools/generate.ts";
 import { productsNotInHalf } from "../../model-tools/half-products.ts";

@@ -8,12 +8,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { imageBytes, imageTowerOf } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
+import { fullTestRepository, type TestRepository } from "../../emulator/test-repository.ts";
+import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
-import {
-  fullTestRepository,
-  type TestRepository,
-} from "../../inference-image/emulator/test-repository.ts";
-import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
 import { pngOf } from "./test-png.ts";
 import { pythonWithTritonClient } from "./test-python.ts";
 import { realTritonMissing, startRealTriton } from "./test-real-triton.ts";

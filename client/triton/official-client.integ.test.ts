@@ -8,14 +8,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { defaultModel } from "../../contract/models/index.ts";
 import { elementCount, type Fp32Tensor } from "../../contract/tensor.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
-import {
-  type TestRepository,
-  testRepository,
-} from "../../inference-image/emulator/test-repository.ts";
-import {
-  type RunningTritonEmulator,
-  startTritonEmulator,
-} from "../../inference-image/emulator/triton-emulator.ts";
+import { type TestRepository, testRepository } from "../../emulator/test-repository.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { openHttpTransport } from "./http-transport.ts";
 import { pythonWithTritonClient } from "./test-python.ts";
 

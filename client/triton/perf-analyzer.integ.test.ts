@@ -6,14 +6,8 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
-import {
-  fullTestRepository,
-  type TestRepository,
-} from "../../inference-image/emulator/test-repository.ts";
-import {
-  type RunningTritonEmulator,
-  startTritonEmulator,
-} from "../../inference-image/emulator/triton-emulator.ts";
+import { fullTestRepository, type TestRepository } from "../../emulator/test-repository.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { realTritonMissing, realTritonProgram } from "./test-real-triton.ts";
 
 const fp32Name = tritonModelName(defaultModel, "fp32");

@@ -1,10 +1,7 @@
 import { afterAll, beforeAll, describe } from "vitest";
 import { defaultModel } from "../../contract/models/index.ts";
 import { type TritonModel, tritonModel } from "../../contract/triton-models.ts";
-import {
-  fullTestRepository,
-  type TestRepository,
-} from "../../inference-image/emulator/test-repository.ts";
+import { fullTestRepository, type TestRepository } from "../../emulator/test-repository.ts";
 import { openGrpcTransport } from "./grpc-transport.ts";
 import { openHttpTransport } from "./http-transport.ts";
 import { type RealTriton, realTritonMissing, startRealTriton } from "./test-real-triton.ts";

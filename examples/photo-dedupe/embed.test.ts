@@ -13,18 +13,12 @@ import {
 } from "../../client/inference-client.ts";
 import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
 import { serverEnv } from "../../contract/server-env.ts";
+import { fullTestRepository, type TestRepository } from "../../emulator/test-repository.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import {
   type RunningEmbedServer,
   startEmbedServer,
 } from "../../inference-image/embed/embed-server.ts";
-import {
-  fullTestRepository,
-  type TestRepository,
-} from "../../inference-image/emulator/test-repository.ts";
-import {
-  type RunningTritonEmulator,
-  startTritonEmulator,
-} from "../../inference-image/emulator/triton-emulator.ts";
 import { generateModel } from "../../model-tools/generate.ts";
 import { tinyModel, tinyRepository } from "../../model-tools/test-model.ts";
 import { copySide, type EmbedOptions, embed } from "./embed.ts";

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { EmbedRoute } from "../../contract/embed-routes.ts";
-import { EmbedError } from "../http/embed-error.ts";
+import { EmbedError } from "../../http/embed-error.ts";
 
 /** Registers a route with the method, path, media type and authentication of the contract. */
 export type AddRoute = (

@@ -15,11 +15,11 @@ import {
   pathOf,
 } from "../../contract/embed-routes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
+import { quietMs } from "../../http/drain.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import { InferenceError } from "../../inference/session/types.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import { quietMs } from "../http/drain.ts";
 import { buildApp, type Limits } from "./app.ts";
 import type { ImageEmbedder } from "./embedder.ts";
 import { createMetrics, type EmbedMetrics } from "./metrics.ts";

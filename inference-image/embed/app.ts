@@ -7,18 +7,22 @@ import Fastify, {
 } from "fastify";
 import { embedResponseHeaders, embedRoutes } from "../../contract/embed-routes.ts";
 import type { ServerEnv } from "../../contract/server-env.ts";
+import { Admission } from "../../http/admission.ts";
+import {
+  headersTimeoutMs,
+  requestTimeoutMs,
+  respondToClientError,
+} from "../../http/client-errors.ts";
+import { drainHttp, trackRequests } from "../../http/drain.ts";
+import { writeLog } from "../../http/log-output.ts";
+import { limitConnections, limitUnreadResponses } from "../../http/open-requests.ts";
 import {
   createPreprocessor,
   type PreprocessorOptions,
 } from "../../inference/preprocess/preprocess.ts";
-import { Admission } from "../http/admission.ts";
-import { headersTimeoutMs, requestTimeoutMs, respondToClientError } from "../http/client-errors.ts";
-import { drainHttp, trackRequests } from "../http/drain.ts";
 import { toEmbedError, withoutAddresses } from "../http/errors.ts";
 import { JsonThread } from "../http/json-thread.ts";
-import { writeLog } from "../http/log-output.ts";
 import { rejectOtherOrigins } from "../http/loopback-requests.ts";
-import { limitConnections, limitUnreadResponses } from "../http/open-requests.ts";
 import type { TlsFiles } from "../http/tls.ts";
 import { registerOpenAiRoutes } from "../openai/openai-routes.ts";
 import { RemoteImages, type RemoteImagesOptions } from "../openai/remote-images.ts";

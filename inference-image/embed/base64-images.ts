@@ -1,5 +1,5 @@
 import { embedBase64Request } from "../../contract/embed-api.ts";
-import { EmbedError } from "../http/embed-error.ts";
+import { EmbedError } from "../../http/embed-error.ts";
 import type { ImageRequest } from "./form-files.ts";
 import { parseBody } from "./parse-body.ts";
 

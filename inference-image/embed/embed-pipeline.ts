@@ -1,4 +1,5 @@
 import type { ModelSpec } from "../../contract/model-spec.ts";
+import { EmbedError } from "../../http/embed-error.ts";
 import { mapConcurrently } from "../../inference/map-concurrently.ts";
 import {
   imageTypeOf,
@@ -6,7 +7,6 @@ import {
   type RunOptions,
 } from "../../inference/preprocess/preprocess.ts";
 import { InvalidEmbeddingError } from "../../inference/session/embeddings.ts";
-import { EmbedError } from "../http/embed-error.ts";
 import { toEmbedError } from "../http/errors.ts";
 import type { EmbedTiming } from "./embedder.ts";
 import type { EmbedMetrics } from "./metrics.ts";

@@ -6,9 +6,9 @@ import {
   modelParameter,
 } from "../../contract/embed-api.ts";
 import { embedRoutes } from "../../contract/embed-routes.ts";
+import type { Admission } from "../../http/admission.ts";
+import { EmbedError } from "../../http/embed-error.ts";
 import { isTransferable } from "../../inference/transferable.ts";
-import type { Admission } from "../http/admission.ts";
-import { EmbedError } from "../http/embed-error.ts";
 import type { JsonThread } from "../http/json-thread.ts";
 import type { AddRoute } from "./add-route.ts";
 import { type EmbedPipeline, type StageTimes, textsInQueue } from "./embed-pipeline.ts";

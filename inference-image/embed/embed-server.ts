@@ -3,7 +3,7 @@ import type { Server as TlsServer } from "node:tls";
 import type { FastifyInstance } from "fastify";
 import { isLoopback } from "../../contract/loopback.ts";
 import { type ServerEnv, servedSpecs } from "../../contract/server-env.ts";
-import { writeLog } from "../http/log-output.ts";
+import { writeLog } from "../../http/log-output.ts";
 import { readSettings, SettingsError } from "../http/settings.ts";
 import { readTlsFiles, readTritonSecurity, type TlsFiles } from "../http/tls.ts";
 import { closeModels, type OpeningModels, openModels, serveModels } from "./load-models.ts";

@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { methodsOf } from "../../contract/embed-routes.ts";
 import { openAiPrefix } from "../../contract/openai-api.ts";
-import type { Admission } from "../http/admission.ts";
-import { EmbedError } from "../http/embed-error.ts";
+import type { Admission } from "../../http/admission.ts";
+import { EmbedError } from "../../http/embed-error.ts";
 import { toEmbedError } from "../http/errors.ts";
 import { openAiErrorBody } from "../openai/error-body.ts";
 

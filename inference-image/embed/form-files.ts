@@ -1,6 +1,6 @@
 import { Busboy } from "@fastify/busboy";
 import { maxImagesPerRequest, modelParameter } from "../../contract/embed-api.ts";
-import { EmbedError, tooManyImages } from "../http/embed-error.ts";
+import { EmbedError, tooManyImages } from "../../http/embed-error.ts";
 
 /** Maximum size of the headers of one part, in bytes. */
 const maxHeadBytes = 16 * 1024;

@@ -8,7 +8,7 @@ import {
   maxTextsPerRequest,
 } from "../../contract/embed-api.ts";
 import type { Modality } from "../../contract/model-spec.ts";
-import { EmbedError, tooManyImages } from "../http/embed-error.ts";
+import { EmbedError, tooManyImages } from "../../http/embed-error.ts";
 
 /** Maximum length of a message that quotes the body, in characters. */
 const maxMessageLength = 200;

@@ -8,10 +8,10 @@ import {
   timeoutMicroseconds,
   timeoutParameter,
 } from "../../contract/embed-api.ts";
-import type { Admission, Reservation } from "../http/admission.ts";
-import { EmbedError } from "../http/embed-error.ts";
-import { onceEnded } from "../http/open-requests.ts";
-import { announcedLength, discardBody, readBody, tooLarge } from "../http/request-body.ts";
+import type { Admission, Reservation } from "../../http/admission.ts";
+import { EmbedError } from "../../http/embed-error.ts";
+import { onceEnded } from "../../http/open-requests.ts";
+import { announcedLength, discardBody, readBody, tooLarge } from "../../http/request-body.ts";
 
 /** Request to embed images that passed header validation and admission. */
 export interface AdmittedRequest {

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from "fastify";
-import { EmbedError } from "../http/embed-error.ts";
+import { EmbedError } from "../../http/embed-error.ts";
 import type { JsonThread } from "../http/json-thread.ts";
 import type { ImageRequest } from "./form-files.ts";
 

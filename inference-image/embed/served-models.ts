@@ -1,5 +1,5 @@
 import type { ImageTower, Modality, ModelSpec, TextTower } from "../../contract/model-spec.ts";
-import { EmbedError } from "../http/embed-error.ts";
+import { EmbedError } from "../../http/embed-error.ts";
 import type { ImageEmbedder, TextEmbedder } from "./embedder.ts";
 import type { TokenizerThread } from "./tokenizer-thread.ts";
 

@@ -1,6 +1,6 @@
 import type { TextInput } from "../../contract/model-spec.ts";
+import { TaskThread } from "../../http/task-thread.ts";
 import type { EncodedTexts } from "../../inference/text/tokenizer.ts";
-import { TaskThread } from "../http/task-thread.ts";
 
 export interface TokenizerTask {
   readonly input: TextInput;

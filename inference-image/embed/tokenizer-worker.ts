@@ -1,5 +1,5 @@
+import { performTasks } from "../../http/perform-tasks.ts";
 import { openTokenizer, type TextTokenizer } from "../../inference/text/tokenizer.ts";
-import { performTasks } from "../http/perform-tasks.ts";
 import type { TokenizerTask } from "./tokenizer-thread.ts";
 
 let tokenizer: TextTokenizer | undefined;

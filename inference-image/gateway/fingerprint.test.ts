@@ -11,13 +11,13 @@ import {
 } from "../../contract/fingerprint.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { modelsResponse } from "../../contract/openai-api.ts";
+import { repositoryAt } from "../../emulator/test-repository.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { weightsIdentity } from "../../model-tools/fingerprint.ts";
 import { ensureTinyModel } from "../../model-tools/generate.ts";
 import { writeModelRepository } from "../../model-tools/repository.ts";
 import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
-import { repositoryAt } from "../emulator/test-repository.ts";
-import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
 import { readSettings } from "../http/settings.ts";
 
 /** The fingerprint of a model behind ONNX Runtime in the server's process, and behind gateways to a Triton server. */

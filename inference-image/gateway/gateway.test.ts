@@ -3,10 +3,10 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { embedMetrics } from "../../contract/embed-api.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
+import { type TestRepository, testRepository } from "../../emulator/test-repository.ts";
+import { type TritonProcess, tritonProcess } from "../../emulator/test-triton-process.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
-import { type TestRepository, testRepository } from "../emulator/test-repository.ts";
-import { type TritonProcess, tritonProcess } from "../emulator/test-triton-process.ts";
 import { readSettings } from "../http/settings.ts";
 import {
   sendContinuously,

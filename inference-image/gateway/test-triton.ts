@@ -2,10 +2,10 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ModelSpec } from "../../contract/model-spec.ts";
+import { repositoryAt } from "../../emulator/test-repository.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
 import { writeTestRepository } from "../embed/test-text-model.ts";
-import { repositoryAt } from "../emulator/test-repository.ts";
-import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
 import { readSettings } from "../http/settings.ts";
 
 export interface TestTriton {

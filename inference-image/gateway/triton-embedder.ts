@@ -1,12 +1,12 @@
 import { TritonError } from "../../client/triton/transport.ts";
 import { toParts } from "../../client/triton/wire.ts";
 import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
+import { EmbedError } from "../../http/embed-error.ts";
 import { isForDali } from "../../inference/preprocess/dali-files.ts";
 import { unitVector } from "../../inference/session/embeddings.ts";
 import { payloadFormatOf, tokenInputOf } from "../../inference/session/payload-format.ts";
 import { type TokenRow, tokenRows, tokenTensor } from "../../inference/session/token-tensor.ts";
 import type { ImageEmbedder, TextEmbedder } from "../embed/embedder.ts";
-import { EmbedError } from "../http/embed-error.ts";
 import { imageEncoder } from "./image-encoder.ts";
 import { type TritonEmbedderOptions, TritonTower } from "./triton-tower.ts";
 

@@ -1,9 +1,9 @@
 import { TritonError, type TritonErrorCode } from "../../client/triton/transport.ts";
 import { type EmbedErrorCode, imageContentTypes } from "../../contract/embed-api.ts";
+import { EmbedError } from "../../http/embed-error.ts";
 import { ImageError } from "../../inference/preprocess/preprocess.ts";
 import { InvalidEmbeddingError } from "../../inference/session/embeddings.ts";
 import { InferenceError, type InferenceErrorCode } from "../../inference/session/types.ts";
-import { EmbedError } from "./embed-error.ts";
 
 const inferenceCodes: Readonly<Record<InferenceErrorCode, EmbedErrorCode>> = {
   expired: "timeout",

@@ -1,6 +1,5 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { maxJsonBytes } from "../../client/triton/parse-json.ts";
-import { WireError } from "../../client/triton/wire.ts";
 import { JsonThread } from "./json-thread.ts";
 
 const json = new JsonThread();
@@ -8,12 +7,6 @@ afterAll(() => json.close());
 
 const image = Buffer.alloc(300_000, 7);
 const base64 = (...images: unknown[]) => Buffer.from(JSON.stringify({ images }));
-const pixels = Array.from({ length: 150_000 }, (_, index) => index / 7);
-const tensor = (data: unknown) =>
-  Buffer.from(
-    JSON.stringify({ inputs: [{ name: "x", datatype: "FP32", shape: [1, 150_000], data }] }),
-  );
-
 describe("a large body", () => {
   test("returns its images, each with its own memory", async () => {
     const { images } = await json.images(base64(image.toString("base64"), "QUJD"));
@@ -29,21 +22,6 @@ describe("a large body", () => {
       images: [decoded],
     } = await json.images(Buffer.from(body));
     expect(bytes.equals(decoded!)).toBe(true);
-  });
-
-  test("returns its tensors", async () => {
-    const request = await json.inferRequest(tensor([pixels]), undefined, "m");
-    const [{ bytes }] = request.inputs as [(typeof request.inputs)[0]];
-    expect(Buffer.from(Float32Array.from(pixels).buffer).equals(bytes)).toBe(true);
-  });
-
-  test("returns the binary tensors after it, which share its memory", async () => {
-    const input = { name: "x", datatype: "UINT8", shape: [2], parameters: { binary_data_size: 2 } };
-    const inputs = [input, { ...input, name: "y" }];
-    const head = JSON.stringify({ id: "i".repeat(70_000), inputs });
-    const body = Buffer.from(`${head}abcd`);
-    const request = await json.inferRequest(body, String(head.length), "m");
-    expect(request.inputs.map(({ bytes }) => Buffer.from(bytes).toString())).toEqual(["ab", "cd"]);
   });
 
   test("is parsed in the thread without blocking the event loop", async () => {
@@ -65,14 +43,6 @@ describe("a large body", () => {
       message,
     });
   });
-
-  test("rejects invalid tensors with the same messages as the event loop", async () => {
-    await expect(json.inferRequest(tensor([...pixels, "7"]), undefined, "m")).rejects.toEqual(
-      new WireError(
-        "Unable to parse 'data' of 'x': its number of elements does not match shape [1,150000]",
-      ),
-    );
-  });
 });
 
 const tooLarge = `JSON must be at most ${maxJsonBytes} bytes, got ${maxJsonBytes + 1}: send tensors as binary data`;
@@ -86,8 +56,6 @@ test.each([
 ])("fails on %s", async (_, body, message) => {
   const code = "too_large";
   await expect(json.images(Buffer.from(body))).rejects.toMatchObject({ code, message });
-  const infer = json.inferRequest(Buffer.from(body), undefined, "m");
-  await expect(infer).rejects.toMatchObject({ name: "WireError", code, message });
 });
 
 test("fails if the thread exits and starts another for later requests", async () => {

@@ -1,12 +1,10 @@
-import type { InferRequest } from "../../client/triton/wire.ts";
-import { decodeInferRequest, jsonLength } from "../../client/triton/wire-http.ts";
 import type { EmbedTextRequest } from "../../contract/embed-api.ts";
+import { TaskThread } from "../../http/task-thread.ts";
 import { isTransferable } from "../../inference/transferable.ts";
 import { parseBase64Request } from "../embed/base64-images.ts";
 import { contentOfForm, type ImageRequest } from "../embed/form-files.ts";
 import { parseTextRequest } from "../embed/parse-body.ts";
 import { type EmbeddingsBody, parseEmbeddingsBody } from "../openai/embeddings-body.ts";
-import { TaskThread } from "./task-thread.ts";
 
 /** Maximum size of JSON that is parsed on the event loop: 64 KiB of numbers take less than a millisecond. */
 const inlineBytes = 64 * 1024;
@@ -20,7 +18,6 @@ export type JsonTask = { readonly body: Uint8Array } & (
   | { readonly kind: "text" }
   | { readonly kind: "embeddings" }
   | { readonly kind: "form"; readonly contentType: string }
-  | { readonly kind: "infer"; readonly headerLength: string | undefined; readonly model: string }
 );
 
 /**
@@ -54,19 +51,6 @@ export class JsonThread {
     if (body.byteLength <= inlineFormBytes) return await contentOfForm(body, contentType);
     const task = { kind: "form", body: transferable(body), contentType } as const;
     return (await this.#run(task)) as ImageRequest;
-  }
-
-  /** @throws {WireError} as {@link decodeInferRequest} */
-  async inferRequest(
-    body: Buffer,
-    headerLength: string | undefined,
-    model: string,
-  ): Promise<InferRequest> {
-    if (jsonLength(body, headerLength) <= inlineBytes) {
-      return decodeInferRequest(body, headerLength, model);
-    }
-    const task = { kind: "infer", body: transferable(body), headerLength, model } as const;
-    return (await this.#run(task)) as InferRequest;
   }
 
   async close(): Promise<void> {

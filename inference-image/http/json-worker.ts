@@ -1,10 +1,9 @@
-import { decodeInferRequest } from "../../client/triton/wire-http.ts";
+import { type PerformedTask, performTasks } from "../../http/perform-tasks.ts";
 import { parseBase64Request } from "../embed/base64-images.ts";
 import { contentOfForm } from "../embed/form-files.ts";
 import { parseTextRequest } from "../embed/parse-body.ts";
 import { parseEmbeddingsBody } from "../openai/embeddings-body.ts";
 import type { JsonTask } from "./json-thread.ts";
-import { type PerformedTask, performTasks } from "./perform-tasks.ts";
 
 performTasks(async (task: JsonTask): Promise<PerformedTask> => {
   const { buffer, byteOffset, byteLength } = task.body;
@@ -24,11 +23,6 @@ performTasks(async (task: JsonTask): Promise<PerformedTask> => {
       const value = parseEmbeddingsBody(body);
       const files = value.items.flatMap((item) => (item.kind === "image" ? [item.file] : []));
       return { value, transferred: files };
-    }
-    case "infer": {
-      // inputs that follow the JSON share the buffer of the body
-      const value = decodeInferRequest(body, task.headerLength, task.model);
-      return { value, transferred: value.inputs.map(({ bytes }) => bytes) };
     }
   }
 });

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from "fastify";
 import { isLoopback } from "../../contract/loopback.ts";
-import { EmbedError } from "./embed-error.ts";
+import { EmbedError } from "../../http/embed-error.ts";
 
 /**
  * Rejects requests that a web page of another origin sends to a server on the loopback interface. Such a server has no key, and DNS

@@ -19,9 +19,9 @@ import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { elementCount, type Fp32Tensor } from "../../contract/tensor.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
+import { fullTestRepository, type TestRepository } from "../../emulator/test-repository.ts";
 import { weightsIdentity } from "../../model-tools/fingerprint.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import { fullTestRepository, type TestRepository } from "../emulator/test-repository.ts";
 import { type ApplyConfigOptions, applyConfig } from "./apply-config.ts";
 
 const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);

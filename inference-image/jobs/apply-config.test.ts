@@ -21,10 +21,10 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { modelControlFlags } from "../../contract/test-model-control.ts";
 import type { ResolvedTritonFlags } from "../../contract/triton-flags.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
+import { type TestRepository, testRepository } from "../../emulator/test-repository.ts";
+import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { weightsIdentity } from "../../model-tools/fingerprint.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import { type TestRepository, testRepository } from "../emulator/test-repository.ts";
-import { startTritonEmulator } from "../emulator/triton-emulator.ts";
 import {
   type ApplyConfigOptions,
   applyConfig,

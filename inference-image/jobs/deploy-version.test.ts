@@ -7,9 +7,9 @@ import { ModelControl } from "../../client/triton/model-control.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { modelControlKeyVariable, parseTritonArgs } from "../../contract/triton-flags.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { writeModelRepository } from "../../model-tools/repository.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
 import { deployVersion, readDeployVersionArguments } from "./deploy-version.ts";
 
 const model = tritonModelName(defaultModel, "fp32");

@@ -1,9 +1,9 @@
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
+import { EmbedError } from "../../http/embed-error.ts";
 import type { StageTimes } from "../embed/embed-pipeline.ts";
 import type { EmbedRoutesOptions } from "../embed/embed-routes.ts";
 import type { Fingerprints } from "../embed/response-identity.ts";
 import { noTimes } from "../embed/server-timing.ts";
-import { EmbedError } from "../http/embed-error.ts";
 import { toEmbedError } from "../http/errors.ts";
 import type { EmbeddingsBody, InputItem } from "./embeddings-body.ts";
 import type { RemoteImages } from "./remote-images.ts";

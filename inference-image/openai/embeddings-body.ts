@@ -6,9 +6,9 @@ import {
   embeddingsFields,
   embeddingsRequest,
 } from "../../contract/openai-api.ts";
+import { EmbedError } from "../../http/embed-error.ts";
 import { decodeBase64 } from "../embed/base64-images.ts";
 import { parseJson } from "../embed/parse-body.ts";
-import { EmbedError } from "../http/embed-error.ts";
 
 /** Input of an embedding. */
 export type InputItem =

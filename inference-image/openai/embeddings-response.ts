@@ -1,7 +1,7 @@
 import type { ModelSpec } from "../../contract/model-spec.ts";
+import { EmbedError } from "../../http/embed-error.ts";
 import { unitVector } from "../../inference/session/embeddings.ts";
 import { binaryBody, jsonArray, yieldBefore } from "../embed/response-body.ts";
-import { EmbedError } from "../http/embed-error.ts";
 
 /** @throws {EmbedError} if the embeddings of the model cannot be truncated to a width */
 export function checkDimensions(

@@ -3,7 +3,7 @@ import {
   openAiErrorCodes,
   openAiErrorType,
 } from "../../contract/openai-api.ts";
-import type { EmbedError } from "../http/embed-error.ts";
+import type { EmbedError } from "../../http/embed-error.ts";
 
 /** Body of an error in OpenAI's format. */
 export function openAiErrorBody(error: EmbedError): OpenAiErrorResponse {

@@ -4,12 +4,12 @@ import { maxImagesPerRequest, warningHeader } from "../../contract/embed-api.ts"
 import { embedRoutes } from "../../contract/embed-routes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import type { ModelResponse } from "../../contract/openai-api.ts";
+import { EmbedError, tooManyImages } from "../../http/embed-error.ts";
 import type { AddRoute } from "../embed/add-route.ts";
 import { textsInQueue } from "../embed/embed-pipeline.ts";
 import { identify } from "../embed/response-identity.ts";
 import type { ServedModels } from "../embed/served-models.ts";
 import { recordTimes } from "../embed/server-timing.ts";
-import { EmbedError, tooManyImages } from "../http/embed-error.ts";
 import { embedInputs, type OpenAiRoutesOptions } from "./embed-inputs.ts";
 import type { EmbeddingsBody, InputItem } from "./embeddings-body.ts";
 import { checkDimensions, embeddingsBody, truncated } from "./embeddings-response.ts";

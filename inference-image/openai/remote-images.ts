@@ -2,7 +2,7 @@ import { lookup as resolveName } from "node:dns";
 import type { LookupFunction } from "node:net";
 import ipaddr from "ipaddr.js";
 import type { Agent, Dispatcher } from "undici";
-import { EmbedError } from "../http/embed-error.ts";
+import { EmbedError } from "../../http/embed-error.ts";
 import { DownloadMemory } from "./download-memory.ts";
 
 export interface RemoteImagesOptions {

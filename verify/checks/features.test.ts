@@ -9,13 +9,13 @@ import { embedPaths, embedResponse, fingerprintHeader } from "../../contract/emb
 import { withModalities } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { restrictControl } from "../../contract/triton-flags.ts";
+import { testRepository } from "../../emulator/test-repository.ts";
+import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import {
   type RunningEmbedServer,
   startEmbedServer,
 } from "../../inference-image/embed/embed-server.ts";
-import { testRepository } from "../../inference-image/emulator/test-repository.ts";
-import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
 import { readSettings } from "../../inference-image/http/settings.ts";
 import { writeModelRepository } from "../../model-tools/repository.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";

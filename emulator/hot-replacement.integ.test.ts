@@ -1,0 +1,12 @@
+import { describe } from "vitest";
+import { realTritonMissing, startRealTriton } from "../client/triton/test-real-triton.ts";
+import { testHotReplacement } from "./hot-replacement.suite.ts";
+
+describe.skipIf(realTritonMissing !== "")(`a real Triton${realTritonMissing}`, () => {
+  testHotReplacement((repository) =>
+    startRealTriton(repository, {
+      flags: ["--model-control-mode=explicit", "--load-model=*"],
+      onnxRuntime: "emulated",
+    }),
+  );
+});
