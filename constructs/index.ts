@@ -53,11 +53,6 @@ export {
   type TritonServerKind,
   type TritonServerProps,
 } from "./docker/triton-server.ts";
-export {
-  type ClusterLocation,
-  EnvironmentOutput,
-  type EnvironmentOutputProps,
-} from "./environment-output.ts";
 export { KindCluster, type KindClusterProps } from "./kind/kind-cluster.ts";
 export { KindImage, type KindImageProps, type KindImageSource } from "./kind/kind-image.ts";
 export { MetricsServer, type MetricsServerProps } from "./kind/metrics-server.ts";
@@ -86,4 +81,9 @@ export {
   type InferenceNamespaceProps,
 } from "./kubernetes/inference-namespace.ts";
 export { InferenceRelease, type InferenceReleaseProps } from "./kubernetes/inference-release.ts";
-export { keepState, type StateBackend } from "./state.ts";
+export {
+  type ClusterLocation,
+  EnvironmentOutput,
+  type EnvironmentOutputProps,
+} from "./stack/environment-output.ts";
+export { keepState, type StateBackend } from "./stack/state.ts";

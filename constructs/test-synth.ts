@@ -1,8 +1,8 @@
-import { TerraformResource, TerraformStack, Testing } from "./cdktf.ts";
 import { findingsOf } from "./checks/findings.ts";
 import { GpuHost, type GpuHostProps } from "./docker/gpu-host.ts";
 import { ModelWeights, type WeightsSource } from "./docker/model-weights.ts";
 import type { ServerImage } from "./docker/server-image.ts";
+import { TerraformResource, TerraformStack, Testing } from "./terraform/cdktf.ts";
 
 /** Value of Terraform JSON. */
 // biome-ignore lint/suspicious/noExplicitAny: tests assert the structure

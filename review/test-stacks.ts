@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { App } from "../constructs/cdktf.ts";
+import { App } from "../constructs/terraform/cdktf.ts";
 import { createStack } from "../stacks/create-stack.ts";
 import { type ShippedEnvironment, shippedStacks } from "../stacks/environment-files.ts";
 import { type EnvironmentSettings, parseSettings } from "../stacks/settings.ts";

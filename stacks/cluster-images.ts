@@ -1,4 +1,4 @@
-import { servedTowers, tokenizerFile } from "../constructs/served-towers.ts";
+import { servedTowers, tokenizerFile } from "../constructs/models/served-towers.ts";
 import { modelSettings } from "../contract/server-env.ts";
 import type { KubernetesSettings } from "./kubernetes-settings.ts";
 

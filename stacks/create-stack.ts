@@ -1,5 +1,5 @@
 import type { Construct } from "constructs";
-import type { TerraformStack } from "../constructs/cdktf.ts";
+import type { TerraformStack } from "../constructs/terraform/cdktf.ts";
 import { KindStack } from "./kind.ts";
 import { KubernetesStack } from "./kubernetes.ts";
 import { MultiGpuStack } from "./multi-gpu.ts";

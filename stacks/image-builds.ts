@@ -3,7 +3,7 @@ import type {
   ImageBuild,
   ImageSource,
 } from "../constructs/docker/server-image.ts";
-import { servedTowers, towerFolder } from "../constructs/served-towers.ts";
+import { servedTowers, towerFolder } from "../constructs/models/served-towers.ts";
 import type { ModelSpec } from "../contract/model-spec.ts";
 import { defaultModels } from "../contract/models/index.ts";
 

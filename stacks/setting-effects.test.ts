@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { Testing } from "../constructs/cdktf.ts";
+import { Testing } from "../constructs/terraform/cdktf.ts";
 import { findingsOf } from "../constructs/checks/findings.ts";
 import { createStack } from "./create-stack.ts";
 import { parseEnvironment, type StackName, stackSchemas } from "./settings.ts";

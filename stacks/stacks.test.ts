@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { Testing } from "../constructs/cdktf.ts";
+import { Testing } from "../constructs/terraform/cdktf.ts";
 import { findingsOf } from "../constructs/checks/findings.ts";
 import { environment, environmentOutput } from "../contract/environment.ts";
 import { pytorchImage } from "./image-builds.ts";

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { stringify } from "yaml";
 import { z } from "zod";
 import { chartValues } from "../constructs/kubernetes/chart-values.ts";
-import { tritonStartSeconds } from "../constructs/triton-times.ts";
+import { tritonStartSeconds } from "../constructs/models/triton-times.ts";
 import {
   deployedModelConfig,
   type TunableKind,

@@ -1,6 +1,6 @@
 import type { Artefact } from "../../artefact/artefact.ts";
 import type { Workload } from "../../artefact/workload.ts";
-import { requiredDriver } from "../../constructs/checks/drivers.ts";
+import { requiredDriver } from "../../constructs/docker/drivers.ts";
 import { deployedConfigName } from "../../contract/model-config.ts";
 import type { ChangedConfig, LaunchVolume } from "./launch-spec-types.ts";
 import type { WeightsMount } from "./model-files.ts";

@@ -1,5 +1,4 @@
 import { describe, expect, test } from "vitest";
-import { type TerraformStack, TerraformVariable } from "../cdktf.ts";
 import { EmbedServer } from "../docker/embed-server.ts";
 import { GpuHost } from "../docker/gpu-host.ts";
 import { PytorchBaseline } from "../docker/pytorch-baseline.ts";
@@ -7,6 +6,7 @@ import { TritonServer } from "../docker/triton-server.ts";
 import { KindCluster } from "../kind/kind-cluster.ts";
 import { GpuCluster } from "../kubernetes/gpu-cluster.ts";
 import { InferenceNamespace } from "../kubernetes/inference-namespace.ts";
+import { type TerraformStack, TerraformVariable } from "../terraform/cdktf.ts";
 import { dependenciesIn, findings, hostIn } from "../test-synth.ts";
 
 type Props = Readonly<Record<string, unknown>>;

@@ -1,7 +1,7 @@
 import type { Construct } from "constructs";
 import { z } from "zod";
 import { issueLines } from "../../contract/issue-lines.ts";
-import { Token } from "../cdktf.ts";
+import { Token } from "../terraform/cdktf.ts";
 import { check, type Finding, findingIf } from "./findings.ts";
 
 /**

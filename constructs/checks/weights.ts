@@ -1,4 +1,5 @@
-import type { FileKind } from "../served-towers.ts";
+import { type ByTower, type TowerDownload, towerName } from "../models/downloaded-weights.ts";
+import { type FileKind, type ServedTower, tokenizerFile } from "../models/served-towers.ts";
 import { type Finding, findingIf } from "./findings.ts";
 
 /** Rejects a Triton that would load every model of an image with weights, and versions that it could not load. */
@@ -46,4 +47,44 @@ export function u8FileFindings(
     `be fp32 unless ${rule}`,
     "'u8'",
   );
+}
+
+/** Rejects entries for other towers than the served ones. */
+export function unknownTowerFindings(
+  path: string,
+  entries: ByTower<unknown>,
+  towers: readonly ServedTower[],
+): readonly Finding[] {
+  const names = towers.map(towerName);
+  return Object.keys(entries)
+    .filter((name) => !names.includes(name))
+    .map((name) => ({ path, must: `have entries for ${names.join(", ")} only`, got: `'${name}'` }));
+}
+
+/**
+ * Rejects towers without their files, and a tokenizer of a tower that reads none.
+ *
+ * @param isComplete - Whether a tower without an entry has its weights from elsewhere.
+ */
+export function downloadFindings(
+  path: string,
+  entries: ByTower<TowerDownload>,
+  towers: readonly ServedTower[],
+  isComplete = false,
+): readonly Finding[] {
+  return towers.flatMap((tower) => {
+    const own = `${path}.${towerName(tower)}`;
+    const entry = entries[towerName(tower)];
+    const file = tokenizerFile(tower);
+    if (!isComplete && entry === undefined) {
+      return [{ path: own, must: "have the url and sha256 of the weights", got: "nothing" }];
+    }
+    if ((entry?.tokenizer !== undefined) === (file !== undefined)) return [];
+    const must =
+      file === undefined
+        ? "be omitted, because the tower has no tokenizer file"
+        : `have the url and sha256 of ${file}`;
+    const got = file === undefined ? "a file" : "nothing";
+    return [{ path: `${own}.tokenizer`, must, got }];
+  });
 }

@@ -4,9 +4,9 @@ import type {
   ContainerHealthcheck,
 } from "@cdktf/provider-docker/lib/container/index.js";
 import type { IConstruct } from "constructs";
-import { TerraformStack } from "../cdktf.ts";
 import { check } from "../checks/findings.ts";
 import { stopSeconds, stopTimeFindings } from "../checks/stop-times.ts";
+import { TerraformStack } from "../terraform/cdktf.ts";
 
 /** User and group of the servers in their images: Triton's `triton-server`, Node's `node`. */
 export const serverUser = "1000:1000";

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { gpuLayout, modelConfig } from "../../contract/model-config.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { parseTritonArgs, tritonCommandOf } from "../../contract/triton-flags.ts";
-import type { TerraformStack } from "../cdktf.ts";
+import type { TerraformStack } from "../terraform/cdktf.ts";
 import { dependenciesIn, findings, hostIn, synth } from "../test-synth.ts";
 import { EmbedServer } from "./embed-server.ts";
 import type { GpuHostProps } from "./gpu-host.ts";

@@ -1,12 +1,12 @@
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
-import type { DownloadedFile } from "../downloaded-weights.ts";
-import { nameInStack, objectName } from "../names.ts";
-import type { ServedTower } from "../served-towers.ts";
+import type { DownloadedFile } from "../models/downloaded-weights.ts";
+import type { ServedTower } from "../models/served-towers.ts";
+import { ofModel, weightsDiskMiB } from "../models/weights-file.ts";
+import { nameInStack, objectName } from "../terraform/names.ts";
 import type { GpuHost } from "./gpu-host.ts";
 import { OneShot } from "./one-shot.ts";
 import type { ServerImage } from "./server-image.ts";
-import { ofModel, weightsDiskMiB } from "./weights-file.ts";
 
 interface DownloadOptions {
   readonly host: GpuHost;

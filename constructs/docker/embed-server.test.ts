@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { modelCatalogue } from "../../contract/models/index.ts";
 import { serverEnv } from "../../contract/server-env.ts";
-import type { TerraformStack } from "../cdktf.ts";
-import { expression } from "../expression.ts";
+import type { TerraformStack } from "../terraform/cdktf.ts";
+import { expression } from "../terraform/expression.ts";
 import { dependenciesIn, findings, hostIn, synth } from "../test-synth.ts";
 import { EmbedServer, type EmbedServerProps } from "./embed-server.ts";
 import type { GpuHost, GpuHostProps } from "./gpu-host.ts";

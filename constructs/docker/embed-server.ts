@@ -12,7 +12,6 @@ import {
   serverEnv,
 } from "../../contract/server-env.ts";
 import type { daliModels } from "../../contract/triton-models.ts";
-import { addressOf, TerraformVariable } from "../cdktf.ts";
 import {
   embedMemoryMiB,
   heapMiB,
@@ -26,9 +25,10 @@ import type { GpuId } from "../checks/gpus.ts";
 import { exposure, memoryLimitMiB, port as portType } from "../checks/prop-types.ts";
 import { checkedProps } from "../checks/props.ts";
 import { u8FileFindings } from "../checks/weights.ts";
-import { expression } from "../expression.ts";
-import { nameInStack, objectName } from "../names.ts";
-import type { FileKind } from "../served-towers.ts";
+import type { FileKind } from "../models/served-towers.ts";
+import { addressOf, TerraformVariable } from "../terraform/cdktf.ts";
+import { expression } from "../terraform/expression.ts";
+import { nameInStack, objectName } from "../terraform/names.ts";
 import {
   checkStopTimes,
   containerInit,

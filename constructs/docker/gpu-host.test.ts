@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { defaultModels } from "../../contract/models/index.ts";
 import { embedImage } from "../../stacks/image-builds.ts";
-import { expression } from "../expression.ts";
+import { expression } from "../terraform/expression.ts";
 import { findings, hostIn, synth } from "../test-synth.ts";
 import type { GpuHost, GpuHostProps } from "./gpu-host.ts";
 import { hostRequirements } from "./host-requirements.ts";

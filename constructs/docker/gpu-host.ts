@@ -12,8 +12,6 @@ import {
 } from "../../contract/gpus.ts";
 import { gpuLayout } from "../../contract/model-config.ts";
 import { integer } from "../../contract/value-types.ts";
-import { addressOf, DataResource, Lazy, type TerraformResource, TerraformStack } from "../cdktf.ts";
-import { requiredDriver } from "../checks/drivers.ts";
 import { check } from "../checks/findings.ts";
 import {
   type GpuId,
@@ -26,9 +24,17 @@ import { type PortClaim, portConflicts } from "../checks/ports.ts";
 import { accelerator, dockerEndpoint, migProfile } from "../checks/prop-types.ts";
 import { checkedProps } from "../checks/props.ts";
 import { type VramUse, vramFindings, vramMiB } from "../checks/vram.ts";
-import type { RunsClipstack } from "../clipstack-command.ts";
-import { expression, projectFolder } from "../expression.ts";
-import { nameInStack, objectName } from "../names.ts";
+import {
+  addressOf,
+  DataResource,
+  Lazy,
+  type TerraformResource,
+  TerraformStack,
+} from "../terraform/cdktf.ts";
+import type { RunsClipstack } from "../terraform/clipstack-command.ts";
+import { expression, projectFolder } from "../terraform/expression.ts";
+import { nameInStack, objectName } from "../terraform/names.ts";
+import { requiredDriver } from "./drivers.ts";
 import type { HealthGate } from "./health-gate.ts";
 import { HostCheck } from "./host-check.ts";
 import type {

@@ -1,7 +1,7 @@
 import { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { expect, test } from "vitest";
-import { expression } from "../expression.ts";
+import { expression } from "../terraform/expression.ts";
 import { synth } from "../test-synth.ts";
 import { HealthGate } from "./health-gate.ts";
 

@@ -1,8 +1,8 @@
 import type { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
-import { DataResource } from "../cdktf.ts";
-import { clipstackProvisioner, type RunsClipstack } from "../clipstack-command.ts";
-import { expression } from "../expression.ts";
+import { DataResource } from "../terraform/cdktf.ts";
+import { clipstackProvisioner, type RunsClipstack } from "../terraform/clipstack-command.ts";
+import { expression } from "../terraform/expression.ts";
 
 export interface HealthGateProps extends RunsClipstack {
   /** Container with a health check. */

@@ -1,6 +1,6 @@
 import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { expect, test } from "vitest";
-import { expression } from "../expression.ts";
+import { expression } from "../terraform/expression.ts";
 import { synth } from "../test-synth.ts";
 import { HostCheck } from "./host-check.ts";
 import { type HostRequirements, hostRequirementsVariable } from "./host-requirements.ts";

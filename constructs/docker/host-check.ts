@@ -1,7 +1,7 @@
 import { Construct } from "constructs";
-import { DataResource, Lazy, TerraformStack } from "../cdktf.ts";
-import { clipstackProvisioner, type RunsClipstack } from "../clipstack-command.ts";
-import { expression } from "../expression.ts";
+import { DataResource, Lazy, TerraformStack } from "../terraform/cdktf.ts";
+import { clipstackProvisioner, type RunsClipstack } from "../terraform/clipstack-command.ts";
+import { expression } from "../terraform/expression.ts";
 import {
   type HostRequirements,
   hostRequirements,

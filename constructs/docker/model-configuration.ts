@@ -5,7 +5,7 @@ import { Construct } from "constructs";
 import { deployedConfigName } from "../../contract/model-config.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
-import { expression } from "../expression.ts";
+import { expression } from "../terraform/expression.ts";
 import type { GpuHost } from "./gpu-host.ts";
 import { OneShot } from "./one-shot.ts";
 import type { ServerImage } from "./server-image.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
-import { expression } from "../expression.ts";
+import { expression } from "../terraform/expression.ts";
 import { hostIn, synth } from "../test-synth.ts";
 import { ModelWeights, type ModelWeightsProps } from "./model-weights.ts";
 

@@ -9,18 +9,10 @@ import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { nextModelName } from "../../contract/triton-models.ts";
-import { TerraformLocal } from "../cdktf.ts";
 import { check, findingIf } from "../checks/findings.ts";
 import { checkedProps } from "../checks/props.ts";
-import {
-  type ByTower,
-  downloadFindings,
-  type HostDownload,
-  towerName,
-  unknownTowerFindings,
-} from "../downloaded-weights.ts";
-import { expression } from "../expression.ts";
-import { nameInStack, objectName } from "../names.ts";
+import { downloadFindings, unknownTowerFindings } from "../checks/weights.ts";
+import { type ByTower, type HostDownload, towerName } from "../models/downloaded-weights.ts";
 import {
   type FileKind,
   type ServedTower,
@@ -28,11 +20,7 @@ import {
   tokenizerFile,
   towerFolder,
   towerSuffix,
-} from "../served-towers.ts";
-import { downloadedTower } from "./downloaded-tower.ts";
-import type { GpuHost } from "./gpu-host.ts";
-import { OneShot } from "./one-shot.ts";
-import type { ServerImage } from "./server-image.ts";
+} from "../models/served-towers.ts";
 import {
   ofModel,
   tensorrtCondition,
@@ -41,7 +29,14 @@ import {
   weightsCondition,
   weightsDiskMiB,
   weightsPath,
-} from "./weights-file.ts";
+} from "../models/weights-file.ts";
+import { TerraformLocal } from "../terraform/cdktf.ts";
+import { expression } from "../terraform/expression.ts";
+import { nameInStack, objectName } from "../terraform/names.ts";
+import { downloadedTower } from "./downloaded-tower.ts";
+import type { GpuHost } from "./gpu-host.ts";
+import { OneShot } from "./one-shot.ts";
+import type { ServerImage } from "./server-image.ts";
 
 /** Location of the weights on a host. */
 export type WeightsSource =

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { Container, type ContainerConfig } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
-import { asWritten, TerraformStack } from "../cdktf.ts";
-import { expression } from "../expression.ts";
+import { asWritten, TerraformStack } from "../terraform/cdktf.ts";
+import { expression } from "../terraform/expression.ts";
 import { hardened, labels } from "./container-defaults.ts";
 import type { GpuHost } from "./gpu-host.ts";
 import type { ServerImage } from "./server-image.ts";

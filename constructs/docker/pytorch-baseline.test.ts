@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { modelCatalogue } from "../../contract/models/index.ts";
-import type { TerraformStack } from "../cdktf.ts";
+import type { TerraformStack } from "../terraform/cdktf.ts";
 import { findings, hostIn, synth } from "../test-synth.ts";
 import type { GpuHostProps } from "./gpu-host.ts";
 import { ModelWeights, type WeightsSource } from "./model-weights.ts";

@@ -9,13 +9,13 @@ import { baselinePort } from "../../contract/ports.ts";
 import { modelPath } from "../../contract/repository-files.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { openClipTransformers } from "../../contract/trained-weights.ts";
-import { addressOf } from "../cdktf.ts";
 import { limitsOf, pytorchMemoryMiB } from "../checks/container-limits.ts";
 import { check, type Finding, findingIf } from "../checks/findings.ts";
 import type { GpuId } from "../checks/gpus.ts";
 import { gpuId, port as portType } from "../checks/prop-types.ts";
 import { checkedProps } from "../checks/props.ts";
-import { nameInStack, objectName } from "../names.ts";
+import { addressOf } from "../terraform/cdktf.ts";
+import { nameInStack, objectName } from "../terraform/names.ts";
 import {
   checkStopTimes,
   environmentList,

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels, modelCatalogue } from "../../contract/models/index.ts";
 import { embedImage, type ImageSetting, tritonImage } from "../../stacks/image-builds.ts";
-import { expression } from "../expression.ts";
+import { expression } from "../terraform/expression.ts";
 import { hostIn, synth } from "../test-synth.ts";
 import type { ImageKind } from "./gpu-host.ts";
 

@@ -5,12 +5,17 @@ import { Construct } from "constructs";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import { modelSettings } from "../../contract/server-env.ts";
-import { asWritten, TerraformLocal, type TerraformResource } from "../cdktf.ts";
-import { expression, projectFolder } from "../expression.ts";
-import { objectName } from "../names.ts";
-import { servedTowers } from "../served-towers.ts";
-import { contentHash } from "./content-hash.ts";
-import { type TowerFile, towerFileConditions, towerFiles, weightsDiskMiB } from "./weights-file.ts";
+import { servedTowers } from "../models/served-towers.ts";
+import {
+  type TowerFile,
+  towerFileConditions,
+  towerFiles,
+  weightsDiskMiB,
+} from "../models/weights-file.ts";
+import { asWritten, TerraformLocal, type TerraformResource } from "../terraform/cdktf.ts";
+import { contentHash } from "../terraform/content-hash.ts";
+import { expression, projectFolder } from "../terraform/expression.ts";
+import { objectName } from "../terraform/names.ts";
 
 /** Source of an image. */
 export type ImageSource =

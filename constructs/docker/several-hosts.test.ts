@@ -1,7 +1,7 @@
 import { Construct } from "constructs";
 import { expect, test } from "vitest";
-import type { TerraformStack } from "../cdktf.ts";
-import { EnvironmentOutput } from "../environment-output.ts";
+import { EnvironmentOutput } from "../stack/environment-output.ts";
+import type { TerraformStack } from "../terraform/cdktf.ts";
 import { synth } from "../test-synth.ts";
 import { EmbedServer } from "./embed-server.ts";
 import { GpuHost } from "./gpu-host.ts";

@@ -15,8 +15,8 @@ import {
 import { tritonLauncher } from "../../contract/triton-launcher.ts";
 import { type limitsOf, nodeOptions } from "../checks/container-limits.ts";
 import type { GpuId } from "../checks/gpus.ts";
-import type { FileKind } from "../served-towers.ts";
-import { exitTimeoutSeconds } from "../triton-times.ts";
+import type { FileKind } from "../models/served-towers.ts";
+import { exitTimeoutSeconds } from "../models/triton-times.ts";
 import {
   containerInit,
   environmentList,

@@ -15,7 +15,6 @@ import { hostPorts, type TritonPorts, tritonPorts } from "../../contract/ports.t
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { type daliModels, tritonModelName } from "../../contract/triton-models.ts";
 import { type PrecisionSource, precisionSourceOf } from "../../contract/triton-releases.ts";
-import { addressOf } from "../cdktf.ts";
 import {
   heapMiB,
   limitsOf,
@@ -35,9 +34,15 @@ import { exposureFindings } from "../checks/ports.ts";
 import { exposure, gpuId, memoryLimitMiB, port } from "../checks/prop-types.ts";
 import { checkedProps } from "../checks/props.ts";
 import { u8FileFindings, weightsFindings } from "../checks/weights.ts";
-import { nameInStack, objectName } from "../names.ts";
-import { type FileKind, type ServedTower, towerKind, towerSuffix } from "../served-towers.ts";
-import { exitTimeoutSeconds, tritonStartSeconds } from "../triton-times.ts";
+import {
+  type FileKind,
+  type ServedTower,
+  towerKind,
+  towerSuffix,
+} from "../models/served-towers.ts";
+import { exitTimeoutSeconds, tritonStartSeconds } from "../models/triton-times.ts";
+import { addressOf } from "../terraform/cdktf.ts";
+import { nameInStack, objectName } from "../terraform/names.ts";
 import { checkStopTimes, labels, verdictSeconds } from "./container-defaults.ts";
 import { DaliModels, type JpegDecoder, jpegKind } from "./dali-models.ts";
 import { EngineCache } from "./engine-cache.ts";

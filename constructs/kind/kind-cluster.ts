@@ -3,16 +3,16 @@ import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
 import { KubernetesProvider } from "@cdktf/provider-kubernetes/lib/provider/index.js";
 import { Construct } from "constructs";
 import { z } from "zod";
-import { DataResource, TerraformStack } from "../cdktf.ts";
 import { check } from "../checks/findings.ts";
 import { portConflicts } from "../checks/ports.ts";
 import { port } from "../checks/prop-types.ts";
 import { checkedProps } from "../checks/props.ts";
-import type { RunsClipstack } from "../clipstack-command.ts";
 import { HostCheck } from "../docker/host-check.ts";
 import type { HostRequirements } from "../docker/host-requirements.ts";
-import { expression } from "../expression.ts";
 import type { ClusterAccess, PortMapping } from "../kubernetes/cluster-access.ts";
+import { DataResource, TerraformStack } from "../terraform/cdktf.ts";
+import type { RunsClipstack } from "../terraform/clipstack-command.ts";
+import { expression } from "../terraform/expression.ts";
 
 export interface KindClusterProps extends RunsClipstack {
   /** Name of the cluster; its kubeconfig context is `kind-<name>`. */

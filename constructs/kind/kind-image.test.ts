@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { kindImage } from "../../stacks/image-builds.ts";
-import { expression } from "../expression.ts";
+import { expression } from "../terraform/expression.ts";
 import { findings, synth } from "../test-synth.ts";
 import { KindCluster } from "./kind-cluster.ts";
 import { KindImage, type KindImageSource } from "./kind-image.ts";

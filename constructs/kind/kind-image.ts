@@ -1,14 +1,14 @@
 import { DataDockerImage } from "@cdktf/provider-docker/lib/data-docker-image/index.js";
 import { Construct } from "constructs";
 import { defaultModels } from "../../contract/models/index.ts";
-import { DataResource, type TerraformResource } from "../cdktf.ts";
 import { check } from "../checks/findings.ts";
 import { imageFindings } from "../checks/images.ts";
 import { type BuiltImageSource, ServerImage, weightsIn } from "../docker/server-image.ts";
-import { weightsDiskMiB } from "../docker/weights-file.ts";
-import { expression } from "../expression.ts";
 import type { ImageReference } from "../kubernetes/cluster-access.ts";
-import { servedTowers } from "../served-towers.ts";
+import { servedTowers } from "../models/served-towers.ts";
+import { weightsDiskMiB } from "../models/weights-file.ts";
+import { DataResource, type TerraformResource } from "../terraform/cdktf.ts";
+import { expression } from "../terraform/expression.ts";
 import type { KindCluster } from "./kind-cluster.ts";
 
 /** Source of the image of a kind cluster. Nothing is pulled. */

@@ -9,11 +9,11 @@ import { RoleBindingV1 } from "@cdktf/provider-kubernetes/lib/role-binding-v1/in
 import { ServiceAccountV1 } from "@cdktf/provider-kubernetes/lib/service-account-v1/index.js";
 import { ServiceV1 } from "@cdktf/provider-kubernetes/lib/service-v1/index.js";
 import { Construct } from "constructs";
-import type { TerraformResource } from "../cdktf.ts";
 import { check } from "../checks/findings.ts";
 import { imageFindings } from "../checks/images.ts";
 import type { ClusterAccess } from "../kubernetes/cluster-access.ts";
 import { RolloutGate } from "../kubernetes/rollout-gate.ts";
+import type { TerraformResource } from "../terraform/cdktf.ts";
 
 export interface MetricsServerProps {
   readonly cluster: ClusterAccess;

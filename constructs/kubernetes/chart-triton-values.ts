@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { maxGpus } from "../../contract/gpus.ts";
 import { graceSeconds, preStopSeconds } from "../../contract/pods.ts";
-import { tritonStartSeconds } from "../triton-times.ts";
+import { tritonStartSeconds } from "../models/triton-times.ts";
 import {
   budget,
   image,

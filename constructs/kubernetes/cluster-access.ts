@@ -1,5 +1,5 @@
-import type { TerraformResource } from "../cdktf.ts";
-import type { RunsClipstack } from "../clipstack-command.ts";
+import type { TerraformResource } from "../terraform/cdktf.ts";
+import type { RunsClipstack } from "../terraform/clipstack-command.ts";
 
 /** Access to a Kubernetes cluster. The stack configures the Kubernetes and Helm providers for the same cluster. */
 export interface ClusterAccess extends RunsClipstack {

@@ -22,8 +22,8 @@ import {
   servedTowers,
   towerFolder,
   towerKind,
-} from "../served-towers.ts";
-import { tritonStartSeconds } from "../triton-times.ts";
+} from "../models/served-towers.ts";
+import { tritonStartSeconds } from "../models/triton-times.ts";
 import { chartImage } from "./chart-values-for.ts";
 import { type ClusterWeights, type TowerFiles, towerFiles } from "./cluster-weights.ts";
 import type { GpuCluster } from "./gpu-cluster.ts";

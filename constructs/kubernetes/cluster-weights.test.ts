@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { modelCatalogue } from "../../contract/models/index.ts";
 import { renderFinding } from "../checks/findings.ts";
-import { servedTowers } from "../served-towers.ts";
+import { servedTowers } from "../models/served-towers.ts";
 import { type ClusterWeights, towerFilesFindings } from "./cluster-weights.ts";
 
 const sha256 = "0".repeat(64);

@@ -1,13 +1,12 @@
 import { type Finding, findingIf } from "../checks/findings.ts";
+import { downloadFindings, unknownTowerFindings } from "../checks/weights.ts";
 import {
   type ByTower,
   type DownloadedFile,
-  downloadFindings,
   type TowerDownload,
   towerName,
-  unknownTowerFindings,
-} from "../downloaded-weights.ts";
-import { type ServedTower, tokenizerFile } from "../served-towers.ts";
+} from "../models/downloaded-weights.ts";
+import { type ServedTower, tokenizerFile } from "../models/served-towers.ts";
 
 /** Sources of the weights of the models in a cluster. */
 

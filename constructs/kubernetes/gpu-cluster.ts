@@ -13,13 +13,13 @@ import {
   migMemoryMiB,
 } from "../../contract/gpus.ts";
 import { integer } from "../../contract/value-types.ts";
-import { DataResource, TerraformStack } from "../cdktf.ts";
 import { accelerator } from "../checks/prop-types.ts";
 import { checkedProps } from "../checks/props.ts";
-import type { RunsClipstack } from "../clipstack-command.ts";
 import type { Accelerator } from "../docker/gpu-host.ts";
-import { type ClusterLocation, gpusOf } from "../environment-output.ts";
-import { expression } from "../expression.ts";
+import { type ClusterLocation, gpusOf } from "../stack/environment-output.ts";
+import { DataResource, TerraformStack } from "../terraform/cdktf.ts";
+import type { RunsClipstack } from "../terraform/clipstack-command.ts";
+import { expression } from "../terraform/expression.ts";
 import type { ClusterAccess } from "./cluster-access.ts";
 import { ClusterCheck } from "./cluster-check.ts";
 import type { ClusterRequirements } from "./cluster-requirements.ts";

@@ -1,6 +1,6 @@
 import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
 import { expect, test } from "vitest";
-import { DataResource } from "../cdktf.ts";
+import { DataResource } from "../terraform/cdktf.ts";
 import { findings, synth } from "../test-synth.ts";
 import type { ChartValues } from "./chart-values.ts";
 import { InferenceChart, type InferenceChartProps } from "./inference-chart.ts";

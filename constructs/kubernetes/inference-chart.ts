@@ -3,10 +3,10 @@ import { Construct } from "constructs";
 import type { z } from "zod";
 import { podAppName } from "../../contract/pods.ts";
 import { firstStronglyTyped, precisionSourceOf } from "../../contract/triton-releases.ts";
-import type { TerraformResource } from "../cdktf.ts";
 import { check } from "../checks/findings.ts";
-import { contentHash } from "../docker/content-hash.ts";
-import { expression, projectFolder } from "../expression.ts";
+import type { TerraformResource } from "../terraform/cdktf.ts";
+import { contentHash } from "../terraform/content-hash.ts";
+import { expression, projectFolder } from "../terraform/expression.ts";
 import { type ChartValues, chartValues } from "./chart-values.ts";
 
 /** Files that do not change an installation: example values, documentation, tests. */

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
 import { servedSpecs, serverEnv } from "../../contract/server-env.ts";
-import type { TerraformStack } from "../cdktf.ts";
 import { KindCluster } from "../kind/kind-cluster.ts";
 import { KindImage } from "../kind/kind-image.ts";
+import type { TerraformStack } from "../terraform/cdktf.ts";
 import { findings, synth } from "../test-synth.ts";
 import { InferenceDeployment, type InferenceDeploymentProps } from "./inference-deployment.ts";
 import { InferenceNamespace } from "./inference-namespace.ts";

@@ -18,7 +18,6 @@ import {
   surge,
 } from "../../contract/pods.ts";
 import { embedPort } from "../../contract/ports.ts";
-import { addressOf } from "../cdktf.ts";
 import { check } from "../checks/findings.ts";
 import {
   autoscalerFindings,
@@ -33,6 +32,7 @@ import { podMemoryFindings } from "../checks/memory.ts";
 import { nodePortFindings } from "../checks/ports.ts";
 import { checkedProps } from "../checks/props.ts";
 import { stopTimeFindings } from "../checks/stop-times.ts";
+import { addressOf } from "../terraform/cdktf.ts";
 import type { ClusterAccess, ImageReference } from "./cluster-access.ts";
 import type { InferenceNamespace } from "./inference-namespace.ts";
 import { inferenceDeploymentSpec } from "./inference-pod.ts";

@@ -3,9 +3,9 @@ import { NamespaceV1 } from "@cdktf/provider-kubernetes/lib/namespace-v1/index.j
 import { ResourceQuotaV1 } from "@cdktf/provider-kubernetes/lib/resource-quota-v1/index.js";
 import { Construct } from "constructs";
 import { labelNames, podAppName, podSecurity } from "../../contract/pods.ts";
-import { addressOf, DataResource } from "../cdktf.ts";
 import type { ContainerRange, Quota } from "../checks/kubernetes.ts";
 import { checkedProps } from "../checks/props.ts";
+import { addressOf, DataResource } from "../terraform/cdktf.ts";
 import type { ClusterAccess } from "./cluster-access.ts";
 import { quotaQuantities, rangeQuantities } from "./kubernetes-quantities.ts";
 

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { kindImage } from "../../stacks/image-builds.ts";
-import type { TerraformStack } from "../cdktf.ts";
-import { expression } from "../expression.ts";
 import { KindCluster } from "../kind/kind-cluster.ts";
 import { KindImage, type KindImageSource } from "../kind/kind-image.ts";
+import type { TerraformStack } from "../terraform/cdktf.ts";
+import { expression } from "../terraform/expression.ts";
 import { findings, synth } from "../test-synth.ts";
 import type { InferenceDeploymentProps } from "./inference-deployment.ts";
 import { InferenceNamespace } from "./inference-namespace.ts";

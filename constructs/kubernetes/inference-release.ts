@@ -3,7 +3,7 @@ import type { Service } from "../../contract/environment.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import { podObjectName, progressDeadlineSeconds } from "../../contract/pods.ts";
-import { addressOf } from "../cdktf.ts";
+import { addressOf } from "../terraform/cdktf.ts";
 import { chartValuesForKind } from "./chart-values-for.ts";
 import { InferenceChart } from "./inference-chart.ts";
 import {

@@ -1,7 +1,7 @@
 import { Construct } from "constructs";
-import { addressOf, DataResource, type TerraformResource } from "../cdktf.ts";
-import { clipstackProvisioner } from "../clipstack-command.ts";
-import { expression } from "../expression.ts";
+import { addressOf, DataResource, type TerraformResource } from "../terraform/cdktf.ts";
+import { clipstackProvisioner } from "../terraform/clipstack-command.ts";
+import { expression } from "../terraform/expression.ts";
 import type { ClusterAccess } from "./cluster-access.ts";
 
 export interface RolloutGateProps {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { expression } from "../../constructs/expression.ts";
+import { expression } from "../../constructs/terraform/expression.ts";
 import { reviewOf } from "../review.ts";
 import { findingsOfChange } from "../rules/findings.ts";
 import { savedChange } from "../test-plans.ts";

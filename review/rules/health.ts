@@ -1,4 +1,4 @@
-import { tritonStartSeconds } from "../../constructs/triton-times.ts";
+import { tritonStartSeconds } from "../../constructs/models/triton-times.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { executionInstances } from "../../contract/model-config.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";

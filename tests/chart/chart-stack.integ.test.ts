@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import type { Manifest } from "../../artefact/terraform-manifests.ts";
 import { manifestsOf } from "../../artefact/terraform-manifests.ts";
-import { Testing } from "../../constructs/cdktf.ts";
+import { Testing } from "../../constructs/terraform/cdktf.ts";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
 import { chartModels } from "../../constructs/kubernetes/chart-values-for.ts";
 import { type ModelSpec, withModalities } from "../../contract/model-spec.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { readModelConfig } from "../../client/triton/model-config.ts";
-import { Testing } from "../../constructs/cdktf.ts";
+import { Testing } from "../../constructs/terraform/cdktf.ts";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
 import { checkModelConfig } from "../../contract/model-config-check.ts";
 import { labelNames } from "../../contract/pods.ts";

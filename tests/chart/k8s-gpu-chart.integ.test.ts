@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { Testing } from "../../constructs/cdktf.ts";
+import { Testing } from "../../constructs/terraform/cdktf.ts";
 import { findingsOf } from "../../constructs/checks/findings.ts";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
 import { KubernetesStack } from "../../stacks/kubernetes.ts";

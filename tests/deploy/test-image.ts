@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { servedTowers, towerFolder } from "../../constructs/served-towers.ts";
+import { servedTowers, towerFolder } from "../../constructs/models/served-towers.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import { modelSettings } from "../../contract/server-env.ts";

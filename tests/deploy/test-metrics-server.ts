@@ -1,6 +1,6 @@
 import { stringify } from "yaml";
 import { manifestsOf } from "../../artefact/terraform-manifests.ts";
-import { Testing } from "../../constructs/cdktf.ts";
+import { Testing } from "../../constructs/terraform/cdktf.ts";
 import { KindStack } from "../../stacks/kind.ts";
 import { parseSettings } from "../../stacks/settings.ts";
 

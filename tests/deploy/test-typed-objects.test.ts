@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { expression } from "../../constructs/expression.ts";
+import { expression } from "../../constructs/terraform/expression.ts";
 import { applyWithKubectl, type SynthesizedStack } from "./test-typed-objects.ts";
 
 const container = { image: expression("docker_image.build.name") };

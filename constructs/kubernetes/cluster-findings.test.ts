@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { modelCatalogue } from "../../contract/models/index.ts";
-import { TerraformStack, Testing } from "../cdktf.ts";
-import { type ClusterInferenceProps, clusterPlan } from "../kubernetes/cluster-plan.ts";
-import { GpuCluster } from "../kubernetes/gpu-cluster.ts";
-import { clusterFindings } from "./cluster.ts";
-import { renderFinding } from "./findings.ts";
+import { renderFinding } from "../checks/findings.ts";
+import { TerraformStack, Testing } from "../terraform/cdktf.ts";
+import { clusterFindings } from "./cluster-findings.ts";
+import { type ClusterInferenceProps, clusterPlan } from "./cluster-plan.ts";
+import { GpuCluster } from "./gpu-cluster.ts";
 
 const resources = {
   requests: { cpuMillicores: 1_000, memoryMiB: 1_024 },

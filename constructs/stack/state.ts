@@ -1,4 +1,10 @@
-import { GcsBackend, HttpBackend, LocalBackend, S3Backend, type TerraformStack } from "./cdktf.ts";
+import {
+  GcsBackend,
+  HttpBackend,
+  LocalBackend,
+  S3Backend,
+  type TerraformStack,
+} from "../terraform/cdktf.ts";
 
 /** Backend of the Terraform state. Credentials come from the environment of the process. */
 export type StateBackend =

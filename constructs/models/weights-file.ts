@@ -5,14 +5,14 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { modelPath } from "../../contract/repository-files.ts";
 import { trainedWeightsCommand } from "../../contract/trained-weights.ts";
 import { firstStronglyTyped } from "../../contract/triton-releases.ts";
-import { expression } from "../expression.ts";
+import { expression } from "../terraform/expression.ts";
 import {
   type FileKind,
   type ServedTower,
   tokenizerFile,
   towerKind,
   towerSuffix,
-} from "../served-towers.ts";
+} from "./served-towers.ts";
 
 /** File that a tower needs. */
 export interface TowerFile {

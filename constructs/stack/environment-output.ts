@@ -5,11 +5,22 @@ import {
   environmentOutput,
   environmentSchema,
   type Service,
-} from "../contract/environment.ts";
-import type { ModelSpec } from "../contract/model-spec.ts";
-import { TerraformOutput, TerraformStack } from "./cdktf.ts";
-import { check } from "./checks/findings.ts";
-import { GpuHost } from "./docker/gpu-host.ts";
+} from "../../contract/environment.ts";
+import type { GpuSpec } from "../../contract/gpus.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { check } from "../checks/findings.ts";
+import { TerraformOutput, TerraformStack } from "../terraform/cdktf.ts";
+
+/** GPU host on which services run, as `GpuHost` describes it. */
+export interface HostLocation {
+  /** Docker endpoint. */
+  readonly docker: string;
+  readonly accelerator: Environment["accelerator"];
+  readonly gpu: GpuSpec & { readonly name: string };
+  readonly count: number;
+  /** MIG profile of the services' devices; undefined for whole GPUs. */
+  readonly share?: string | undefined;
+}
 
 /** Location of services in a cluster. */
 export interface ClusterLocation {
@@ -39,8 +50,8 @@ export interface ServiceEntry {
 }
 
 export interface EnvironmentOutputProps {
-  /** GPU host or cluster on which the services run. */
-  readonly where: GpuHost | ClusterLocation;
+  /** `GpuHost` or cluster on which the services run. */
+  readonly where: HostLocation | ClusterLocation;
   readonly services: readonly ServiceEntry[];
   /**
    * Name of the Terraform output. A stack with several hosts has one output per host.
@@ -62,7 +73,7 @@ export class EnvironmentOutput extends Construct {
     this.value = {
       schema: environmentSchema,
       name: TerraformStack.of(this).node.id,
-      ...(where instanceof GpuHost ? hostLocation(where) : clusterLocation(where)),
+      ...("docker" in where ? hostLocation(where) : clusterLocation(where)),
       models: specsOf(services),
       services: services.map(({ service }) => service),
     };
@@ -90,7 +101,7 @@ function specsOf(services: readonly ServiceEntry[]): ModelSpec[] {
 
 type Location = Pick<Environment, "where" | "kubeconfig" | "namespace" | "accelerator" | "gpu">;
 
-function hostLocation({ docker, accelerator, gpu, count, share }: GpuHost): Location {
+function hostLocation({ docker, accelerator, gpu, count, share }: HostLocation): Location {
   if (accelerator === "cpu") return { where: docker, accelerator };
   return { where: docker, accelerator, gpu: gpusOf(gpu, count, share) };
 }
@@ -101,7 +112,7 @@ function clusterLocation({ context, accelerator = "cpu", ...location }: ClusterL
 
 /** GPUs of one model with their total cost. */
 export function gpusOf(
-  { name, vramMiB, price, computeCapability, class: of, fp16DenseTflops }: GpuHost["gpu"],
+  { name, vramMiB, price, computeCapability, class: of, fp16DenseTflops }: HostLocation["gpu"],
   count: number,
   share?: string,
 ): Environment["gpu"] {

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { environment, environmentOutput } from "../contract/environment.ts";
-import { EmbedServer } from "./docker/embed-server.ts";
-import type { GpuHostProps } from "./docker/gpu-host.ts";
+import { environment, environmentOutput } from "../../contract/environment.ts";
+import { EmbedServer } from "../docker/embed-server.ts";
+import type { GpuHostProps } from "../docker/gpu-host.ts";
+import { dependenciesIn, findings, hostIn, synth } from "../test-synth.ts";
 import { EnvironmentOutput } from "./environment-output.ts";
-import { dependenciesIn, findings, hostIn, synth } from "./test-synth.ts";
 
 function synthOutput(host: Partial<GpuHostProps> = {}) {
   const { json } = synth((stack) => {

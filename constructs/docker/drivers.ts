@@ -1,5 +1,5 @@
 import { versionsOf } from "../../contract/triton-releases.ts";
-import type { RequiredDriver } from "../docker/host-requirements.ts";
+import type { RequiredDriver } from "./host-requirements.ts";
 
 /** Oldest driver branch that runs all minor versions of a CUDA version (CUDA Compatibility, minor version compatibility). */
 const branches: Readonly<Record<number, number>> = { 11: 450, 12: 525, 13: 580 };

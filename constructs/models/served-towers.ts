@@ -1,9 +1,9 @@
-import { backendKinds, type TunableKind } from "../contract/deployed-model-config.ts";
-import type { ServedKind } from "../contract/environment.ts";
-import { textTowerOf, tokenizerFile as tokenizerFileOf } from "../contract/model-shapes.ts";
-import type { ImageTower, Modality, ModelSpec, TextTower } from "../contract/model-spec.ts";
-import { defaultModel } from "../contract/models/index.ts";
-import { tritonModelName } from "../contract/triton-models.ts";
+import { backendKinds, type TunableKind } from "../../contract/deployed-model-config.ts";
+import type { ServedKind } from "../../contract/environment.ts";
+import { textTowerOf, tokenizerFile as tokenizerFileOf } from "../../contract/model-shapes.ts";
+import type { ImageTower, Modality, ModelSpec, TextTower } from "../../contract/model-spec.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 
 /** Towers of the models that a service serves. */
 

@@ -1,20 +1,21 @@
-import { towerName } from "../downloaded-weights.ts";
-import type {
-  ClusterEmbed,
-  ClusterInferenceProps,
-  ClusterPlan,
-} from "../kubernetes/cluster-plan.ts";
-import { towerFilesFindings } from "../kubernetes/cluster-weights.ts";
-import type { GpuCluster } from "../kubernetes/gpu-cluster.ts";
-import { namedObjects } from "../kubernetes/namespace-requirements.ts";
-import { type Finding, findingIf } from "./findings.ts";
-import { type GpuPods, gpuQuotaFindings, gpusPerPodFindings, poolFindings } from "./gpu-pool.ts";
-import { imageFindings, releaseFindings, tritonOptionFindings } from "./images.ts";
-import { autoscalerFindings, budgetFindings, resourceFindings } from "./kubernetes.ts";
-import { podMemoryFindings } from "./memory.ts";
-import { metricSourceFindings, scalingWarnings, sharedQuotaFindings } from "./scaling.ts";
-import { vramFindings } from "./vram.ts";
-import { u8FileFindings } from "./weights.ts";
+import { type Finding, findingIf } from "../checks/findings.ts";
+import {
+  type GpuPods,
+  gpuQuotaFindings,
+  gpusPerPodFindings,
+  poolFindings,
+} from "../checks/gpu-pool.ts";
+import { imageFindings, releaseFindings, tritonOptionFindings } from "../checks/images.ts";
+import { autoscalerFindings, budgetFindings, resourceFindings } from "../checks/kubernetes.ts";
+import { podMemoryFindings } from "../checks/memory.ts";
+import { metricSourceFindings, scalingWarnings, sharedQuotaFindings } from "../checks/scaling.ts";
+import { vramFindings } from "../checks/vram.ts";
+import { u8FileFindings } from "../checks/weights.ts";
+import { towerName } from "../models/downloaded-weights.ts";
+import type { ClusterEmbed, ClusterInferenceProps, ClusterPlan } from "./cluster-plan.ts";
+import { towerFilesFindings } from "./cluster-weights.ts";
+import type { GpuCluster } from "./gpu-cluster.ts";
+import { namedObjects } from "./namespace-requirements.ts";
 
 /** Findings of the embed server and Tritons in a cluster that are known during synthesis. */
 export function clusterFindings(

@@ -1,4 +1,4 @@
-import { expression } from "../expression.ts";
+import { expression } from "./expression.ts";
 
 export interface ContentHashProps {
   /** Folder, relative to the Terraform root module. */
