@@ -1,7 +1,7 @@
 import { isAbsolute, join, posix } from "node:path";
 import { requestedModel } from "../contract/environment.ts";
 import type { Modality } from "../contract/model-spec.ts";
-import { modelRepositoryMount } from "../contract/server-env.ts";
+import { modelRepositoryMount } from "../contract/server/server-env.ts";
 import type { Artefact } from "./artefact.ts";
 import { evaluatePath } from "./terraform-text.ts";
 

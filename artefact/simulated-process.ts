@@ -4,7 +4,7 @@ import {
   type ServerEnvName,
   serverEnv,
   splitTarget,
-} from "../contract/server-env.ts";
+} from "../contract/server/server-env.ts";
 import { type ResolvedTritonFlags, renderTritonCommand } from "../contract/triton-flags.ts";
 import type { SimulatedVolumes } from "./simulated-volumes.ts";
 import { type Fault, type Listener, type ListenerProtocol, loopback } from "./simulation-types.ts";

@@ -1,5 +1,5 @@
 import { isAbsolute, join, normalize, posix } from "node:path";
-import { modelRepositoryMount } from "../contract/server-env.ts";
+import { modelRepositoryMount } from "../contract/server/server-env.ts";
 import { nextModelName } from "../contract/triton-models.ts";
 import type { RepositoryPart, RepositoryPlan, SimulationPlanOptions } from "./simulation-types.ts";
 import { evaluatePath } from "./terraform-text.ts";

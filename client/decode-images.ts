@@ -1,6 +1,6 @@
 import { imageTowerOf } from "../contract/model-shapes.ts";
 import type { ModelSpec } from "../contract/model-spec.ts";
-import { serverEnv } from "../contract/server-env.ts";
+import { maxImagePixels } from "../contract/preprocess-parameters.ts";
 import { ClientError } from "./client-error.ts";
 import { requirePackages } from "./optional-packages.ts";
 
@@ -16,11 +16,10 @@ export async function decodeImages(
 ): Promise<readonly Uint8Array[]> {
   requirePackages("decoding images in the client", ["sharp"]);
   const { ImageError, preprocess } = await import("../inference/preprocess/preprocess.ts");
-  const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
   const { input } = imageTowerOf(spec);
   return await Promise.all(
     images.map((image, i) =>
-      preprocess(image, input, { maxPixels }).catch((cause: unknown) => {
+      preprocess(image, input, { maxPixels: maxImagePixels }).catch((cause: unknown) => {
         if (!(cause instanceof ImageError)) throw cause;
         throw new ClientError("image", `image ${i} ${cause.message}`, { cause, image: i });
       }),

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { type ServerEnv, serverEnv } from "../contract/server-env.ts";
+import { type ServerEnv, serverEnv } from "../contract/server/server-env.ts";
 import { picture } from "../inference/preprocess/test-images.ts";
 import {
   type RunningEmbedServer,

@@ -3,7 +3,7 @@ import { createServer, type RequestListener, type Server } from "node:http";
 import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { defaultModel } from "../contract/models/index.ts";
-import { serverEnv } from "../contract/server-env.ts";
+import { serverEnv } from "../contract/server/server-env.ts";
 import { fullTestRepository, type TestRepository } from "../emulator/test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
 import { openLocalEmbedder } from "../inference/session/local-embedder.ts";

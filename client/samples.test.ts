@@ -9,7 +9,7 @@ import { dinov2Small } from "../contract/models/dinov2-small.ts";
 import { defaultModel } from "../contract/models/index.ts";
 import { hostPorts } from "../contract/ports.ts";
 import { fp32Kinds } from "../contract/repository-files.ts";
-import { serverEnv } from "../contract/server-env.ts";
+import { serverEnv } from "../contract/server/server-env.ts";
 import { fullTestRepository, type TestRepository } from "../emulator/test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
 import {

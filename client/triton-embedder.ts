@@ -1,7 +1,7 @@
 import { imageTowerOf, textTowerOf } from "../contract/model-shapes.ts";
 import type { Modality } from "../contract/model-spec.ts";
 import { defaultModel } from "../contract/models/index.ts";
-import { serverEnv } from "../contract/server-env.ts";
+import { maxImagePixels } from "../contract/preprocess-parameters.ts";
 import type { Tensor } from "../contract/tensor.ts";
 import { tritonModelName } from "../contract/triton-models.ts";
 import { embeddingsOf, InvalidEmbeddingError } from "../inference/session/embeddings.ts";
@@ -125,10 +125,9 @@ export function openTritonEmbedder(options: TritonEmbedderOptions): RemoteEmbedd
 /** @throws {ClientError} `image` for a file that DALI cannot decode like the reference, which would fail its whole batch in Triton */
 async function requireDaliFiles(images: readonly Uint8Array[]): Promise<void> {
   const { isForDali } = await import("../inference/preprocess/dali-files.ts");
-  const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
-  const image = images.findIndex((file) => !isForDali(file, maxPixels));
+  const image = images.findIndex((file) => !isForDali(file, maxImagePixels));
   if (image < 0) return;
-  const rule = `a complete JPEG with 8 bits per sample, grey or RGB, at most ${maxPixels} pixels`;
+  const rule = `a complete JPEG with 8 bits per sample, grey or RGB, at most ${maxImagePixels} pixels`;
   throw new ClientError("image", `image ${image} must be ${rule}, because DALI decodes it`, {
     image,
   });

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { ensembleProblems, stepsInOrder } from "./ensemble-check.ts";
 import { type EnsembleStep, type ModelConfig, modelConfig } from "./model-config.ts";
 import { checkModelConfig } from "./model-config-check.ts";
+import { catalogueSpecs } from "./models/index.ts";
 import { openclipVitB32 as spec } from "./models/openclip-vit-b32.ts";
 import { allKindsOf } from "./triton-models.ts";
 
@@ -125,7 +126,9 @@ describe("rejects", () => {
       "ensemble_scheduling must not be given without the platform ensemble",
     ],
   ])("%s", (_, extra, problem) => {
-    expect(checkModelConfig({ ...ensemble, ...extra })).toEqual([`${name}: ${problem}`]);
+    expect(checkModelConfig({ ...ensemble, ...extra }, { specs: catalogueSpecs })).toEqual([
+      `${name}: ${problem}`,
+    ]);
   });
 
   test("an accelerator of another backend, in Python", () => {
@@ -135,7 +138,7 @@ describe("rejects", () => {
         execution_accelerators: { gpu_execution_accelerator: [{ name: "tensorrt" }] },
       },
     };
-    expect(checkModelConfig(config)).toContain(
+    expect(checkModelConfig(config, { specs: catalogueSpecs })).toContain(
       "openclip_vit_b32_preprocess: execution_accelerators are for onnxruntime, and python ignores them: remove tensorrt",
     );
   });

@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
 import { type ModelConfig, tensorrtFile } from "./model-config.ts";
 import type { Modality, ModelSpec } from "./model-spec.ts";
-import type { ServerEnv } from "./server-env.ts";
 
 /** Fingerprint of an embedding: identifies the weights, the preprocessing and the precision that made it. */
 
@@ -69,8 +68,8 @@ export function fingerprintOf(preprocessing: string, weights: WeightsIdentity): 
   return sha256(fingerprintJson(preprocessing, weights));
 }
 
-/** Decoding of images: `dali` in Triton, otherwise as PREPROCESSING. */
-export type ImageDecoding = ServerEnv["PREPROCESSING"] | "dali";
+/** Decoding of images: `dali` in Triton, otherwise a value of PREPROCESSING of the embed server. */
+export type ImageDecoding = "exact" | "fast" | "dali";
 
 /** Returns the fingerprint of images that are decoded in a way that changes their pixels. */
 export function decodedFingerprint(fingerprint: string, decoding: ImageDecoding): string {

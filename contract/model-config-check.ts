@@ -2,7 +2,6 @@ import { checkOptimization } from "./check-optimization.ts";
 import { ensembleProblems } from "./ensemble-check.ts";
 import type { InstanceGroup, ModelConfig, ModelConfigTensor, ModelWarmup } from "./model-config.ts";
 import { maxWarmupRuns, modelConfig, tritonType, warmupRuns } from "./model-config.ts";
-import { modelCatalogue } from "./models/index.ts";
 import { allKindsOf, type TritonModel, type TritonSpec, tritonModel } from "./triton-models.ts";
 import type { PrecisionSource } from "./triton-releases.ts";
 
@@ -16,10 +15,8 @@ export interface CheckOptions {
   readonly gpus?: number;
   /**
    * Specs of the models that the repository may contain, for the tensors of a model and the steps of an ensemble.
-   *
-   * @default - the catalogue
    */
-  readonly specs?: readonly TritonSpec[];
+  readonly specs: readonly TritonSpec[];
   /**
    * Precision source of the TensorRT that runs the model.
    *
@@ -36,16 +33,15 @@ export interface CheckOptions {
  */
 export function checkModelConfig(
   config: ModelConfig,
-  options: CheckOptions = {},
+  { specs, gpus, precision }: CheckOptions,
 ): readonly string[] {
-  const specs = options.specs ?? [...modelCatalogue.values()];
   const others = isEnsemble(config)
     ? specs.flatMap((spec) => allKindsOf(spec).map((modelKind) => modelConfig(spec, modelKind)))
     : [];
   return [
     ...loadProblems(config, others, declaredModel(config.name, specs)),
-    ...checkInstances(config, options.gpus),
-    ...checkOptimization(config, options.precision),
+    ...checkInstances(config, gpus),
+    ...checkOptimization(config, precision),
   ].map((problem) => `${config.name || "model"}: ${problem}`);
 }
 

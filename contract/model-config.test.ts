@@ -7,7 +7,7 @@ import {
   modelConfig,
 } from "./model-config.ts";
 import { checkModelConfig } from "./model-config-check.ts";
-import { modelCatalogue } from "./models/index.ts";
+import { catalogueSpecs } from "./models/index.ts";
 import { openclipVitB32 as spec } from "./models/openclip-vit-b32.ts";
 import { siglip2Base224 } from "./models/siglip2-base-224.ts";
 import { printModelConfig } from "./print-model-config.ts";
@@ -19,18 +19,21 @@ const gpuCounts = [1, 2, 3, 4, 8, 16];
 const onnx = modelConfig(spec, "fp32", gpuLayout(1));
 const trt = modelConfig(spec, "trt", gpuLayout(1));
 
-test.each([...modelCatalogue.values()])(
-  "every configuration of $name passes all checks",
-  (entry) => {
-    for (const modelKind of allKindsOf(entry)) {
-      expect(checkModelConfig(modelConfig(entry, modelKind)), modelKind).toEqual([]);
-      for (const gpus of [0, ...gpuCounts]) {
-        const config = modelConfig(entry, modelKind, gpuLayout(gpus));
-        expect(checkModelConfig(config, { gpus }), `${config.name} ${gpus}`).toEqual([]);
-      }
+test.each(catalogueSpecs)("every configuration of $name passes all checks", (entry) => {
+  for (const modelKind of allKindsOf(entry)) {
+    expect(
+      checkModelConfig(modelConfig(entry, modelKind), { specs: catalogueSpecs }),
+      modelKind,
+    ).toEqual([]);
+    for (const gpus of [0, ...gpuCounts]) {
+      const config = modelConfig(entry, modelKind, gpuLayout(gpus));
+      expect(
+        checkModelConfig(config, { specs: catalogueSpecs, gpus }),
+        `${config.name} ${gpus}`,
+      ).toEqual([]);
     }
-  },
-);
+  }
+});
 
 describe("execution instances are the sum of count × GPUs", () => {
   const of = (instance_group: readonly InstanceGroup[] | undefined, gpus: number) =>
@@ -379,23 +382,25 @@ describe("rejects", () => {
     ],
   ])("%s", (_name, config, problem) => {
     const line = problem.startsWith("model:") ? problem : `${config.name}: ${problem}`;
-    expect(checkModelConfig(config, { gpus: 4 })).toEqual([line]);
+    expect(checkModelConfig(config, { specs: catalogueSpecs, gpus: 4 })).toEqual([line]);
   });
 
   test("precision_mode from the release on that takes the precision from the graph", () => {
     const config = withParameters({ precision_mode: "FP16" });
-    expect(checkModelConfig(config, { precision: "graph" })).toEqual([
+    expect(checkModelConfig(config, { specs: catalogueSpecs, precision: "graph" })).toEqual([
       `${config.name}: tensorrt parameter precision_mode must not be set from Triton 26.06 on: TensorRT 11 ignores it and takes the precision from the graph (default_model_filename: "model.trt-fp16.onnx" is in FP16), got 'FP16'`,
     ]);
-    expect(checkModelConfig(config, { precision: "precision-mode" })).toEqual([]);
-    expect(checkModelConfig(config, { precision: "both" })).toEqual([]);
-    expect(checkModelConfig(config)).toEqual([]);
+    expect(
+      checkModelConfig(config, { specs: catalogueSpecs, precision: "precision-mode" }),
+    ).toEqual([]);
+    expect(checkModelConfig(config, { specs: catalogueSpecs, precision: "both" })).toEqual([]);
+    expect(checkModelConfig(config, { specs: catalogueSpecs })).toEqual([]);
   });
 
   test("all errors at once", () => {
     const problems = checkModelConfig(
       { ...group({ count: 0, gpus: [9] }), dynamic_batching: { preferred_batch_size: [64] } },
-      { gpus: 1 },
+      { specs: catalogueSpecs, gpus: 1 },
     );
     expect(problems).toEqual([
       "openclip_vit_b32: dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64",
@@ -406,11 +411,13 @@ describe("rejects", () => {
 });
 
 test("accepts any GPU index if the number of GPUs is unknown", () => {
-  expect(checkModelConfig(modelConfig(spec, "fp32", gpuLayout(4)))).toEqual([]);
+  expect(
+    checkModelConfig(modelConfig(spec, "fp32", gpuLayout(4)), { specs: catalogueSpecs }),
+  ).toEqual([]);
 });
 
 test("rejects a GPU group on a host without a GPU", () => {
-  expect(checkModelConfig(onnx, { gpus: 0 })).toEqual([
+  expect(checkModelConfig(onnx, { specs: catalogueSpecs, gpus: 0 })).toEqual([
     "openclip_vit_b32: instance_group[0].kind must be KIND_CPU on a host without a GPU, got KIND_GPU",
   ]);
 });

@@ -1,6 +1,5 @@
 import type { ImageTower } from "./model-spec.ts";
-import { daliParameters, preprocessParameters } from "./preprocess-parameters.ts";
-import { serverEnv } from "./server-env.ts";
+import { daliParameters, maxImagePixels, preprocessParameters } from "./preprocess-parameters.ts";
 import type { DataType, TensorSpec } from "./tensor.ts";
 import {
   type DaliKind,
@@ -294,7 +293,6 @@ const preprocessInstances = 2;
 
 /** Configuration of the preprocessing, which runs on the CPU everywhere. */
 function preprocessConfig(spec: TritonSpec, { input }: ImageTower): ModelConfig {
-  const maxImagePixels = serverEnv.shape.MAX_IMAGE_PIXELS.parse(undefined);
   const parameters = Object.entries(preprocessParameters(input, maxImagePixels));
   return {
     ...headOf(tritonModel(spec, "preprocess")),
@@ -318,7 +316,6 @@ function daliConfig(
   layout: GpuLayout | undefined,
 ): ModelConfig {
   const head = headOf(tritonModel(spec, "dali-preprocess"));
-  const maxImagePixels = serverEnv.shape.MAX_IMAGE_PIXELS.parse(undefined);
   const parameters = Object.entries({
     num_threads: String(daliThreads),
     ...daliParameters(input, maxImagePixels),

@@ -19,9 +19,9 @@ import {
   modelSpec,
   type TextTower,
 } from "./model-spec.ts";
-import { catalogueNames, modelCatalogue } from "./models/index.ts";
+import { catalogueNames, catalogueSpecs, modelCatalogue } from "./models/index.ts";
 
-const specs = [...modelCatalogue.values()].map((spec) => [spec.name, spec] as const);
+const specs = catalogueSpecs.map((spec) => [spec.name, spec] as const);
 
 function catalogueSpec(name: string): ModelSpec {
   const spec = modelCatalogue.get(name);

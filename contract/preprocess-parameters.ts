@@ -1,6 +1,9 @@
 import type { z } from "zod";
 import { type ImageInput, imageInput, type PixelInput, pixelInput } from "./model-spec.ts";
 
+/** Default of the largest accepted image, in decoded pixels. */
+export const maxImagePixels = 40_000_000;
+
 /** Parameter that every preprocessing model has: maximum image size in pixels. */
 export const maxImagePixelsParameter = "max_image_pixels";
 

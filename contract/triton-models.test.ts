@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { modelCatalogue } from "./models/index.ts";
+import { catalogueSpecs } from "./models/index.ts";
 import { openclipVitB32 } from "./models/openclip-vit-b32.ts";
 import { siglip2Base224 } from "./models/siglip2-base-224.ts";
 import { kindsOf, modelKinds, tritonModel, tritonModelName } from "./triton-models.ts";
@@ -52,7 +52,7 @@ test("a model has the kinds of its towers", () => {
 });
 
 test("no two models of the catalogue share a name", () => {
-  const names = [...modelCatalogue.values()].flatMap((spec) =>
+  const names = catalogueSpecs.flatMap((spec) =>
     modelKinds.map((modelKind) => tritonModelName(spec, modelKind)),
   );
   expect(new Set(names).size).toBe(names.length);

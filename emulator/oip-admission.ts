@@ -1,4 +1,4 @@
-import { serverEnv } from "../contract/server-env.ts";
+import { serverEnv } from "../contract/server/server-env.ts";
 import { Admission, type AdmissionLimits, type Reservation } from "../http/admission.ts";
 import { EmbedError } from "../http/embed-error.ts";
 import type { ModelRegistry } from "./model-registry.ts";

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { pngOf } from "../client/triton/test-png.ts";
 import { imageTowerOf } from "../contract/model-shapes.ts";
 import type { PixelInput } from "../contract/model-spec.ts";
-import { defaultModel, modelCatalogue } from "../contract/models/index.ts";
+import { catalogueSpecs, defaultModel } from "../contract/models/index.ts";
 import { preprocessParameters } from "../contract/preprocess-parameters.ts";
 import { preprocess } from "../inference/preprocess/preprocess.ts";
 
@@ -27,9 +27,7 @@ const size = { width: 100, height: 61 };
 
 /** Inputs of the catalogue, and modes and filters that no model of it has. */
 const inputs: Readonly<Record<string, PixelInput>> = {
-  ...Object.fromEntries(
-    [...modelCatalogue.values()].map((spec) => [spec.name, imageTowerOf(spec).input]),
-  ),
+  ...Object.fromEntries(catalogueSpecs.map((spec) => [spec.name, imageTowerOf(spec).input])),
   letterbox: { ...vitB32, size, resize: { mode: "letterbox", fill: [9, 130, 255] } },
   "letterbox, converted first": {
     ...vitB32,

@@ -5,7 +5,7 @@ import {
   setLogVerbosity,
 } from "@grpc/grpc-js";
 import Fastify, { type FastifyInstance } from "fastify";
-import { serverEnv } from "../contract/server-env.ts";
+import { serverEnv } from "../contract/server/server-env.ts";
 import {
   modelControlKeyVariable,
   parseTritonArgs,

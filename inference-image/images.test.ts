@@ -11,7 +11,7 @@ import { engineCacheMount } from "../contract/model-config.ts";
 import { defaultModel } from "../contract/models/index.ts";
 import { oipPaths } from "../contract/oip-paths.ts";
 import { hostPorts, tritonPorts } from "../contract/ports.ts";
-import { modelRepositoryMount, serverEnv } from "../contract/server-env.ts";
+import { modelRepositoryMount, serverEnv } from "../contract/server/server-env.ts";
 import { parseTritonArgs, restrictControl } from "../contract/triton-flags.ts";
 import { tritonModelName } from "../contract/triton-models.ts";
 

@@ -1,4 +1,4 @@
-import type { HubWeights } from "../contract/trained-weights.ts";
+import type { HubWeights } from "../contract/models/trained-weights.ts";
 import { UserError } from "../contract/user-error.ts";
 import type { Environment } from "./proxy-dispatcher.ts";
 

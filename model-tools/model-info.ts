@@ -3,7 +3,7 @@ import { createReadStream, type Stats } from "node:fs";
 import { readFile, realpath, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { z } from "zod";
-import { modelPrecisions } from "../contract/server-env.ts";
+import { modelPrecisions } from "../contract/server/server-env.ts";
 import { externalDataOf } from "./external-data.ts";
 
 /** Manifest `<file>.json`: identity and origin of a model file. Part of every record. */

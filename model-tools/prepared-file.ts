@@ -1,5 +1,5 @@
 import { realpath } from "node:fs/promises";
-import type { ModelPrecision } from "../contract/server-env.ts";
+import type { ModelPrecision } from "../contract/server/server-env.ts";
 import { type ModelInfo, modelInfo, readSidecar, sidecarPath } from "./model-info.ts";
 import { sizeOf } from "./publish-file.ts";
 

@@ -7,7 +7,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { ModelSpec } from "../contract/model-spec.ts";
 import { mobileclip2S0 } from "../contract/models/mobileclip2-s0.ts";
 import { openclipVitB32 } from "../contract/models/openclip-vit-b32.ts";
-import type { HubWeights } from "../contract/trained-weights.ts";
+import type { HubWeights } from "../contract/models/trained-weights.ts";
 import { ensureTinyModel } from "./generate.ts";
 import { modelInfo, sha256Of, sidecarPath } from "./model-info.ts";
 import { structureOf } from "./model-structure.ts";

@@ -2,7 +2,7 @@ import { statfs } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { Dispatcher } from "undici";
 import type { Modality, ModelSpec } from "../contract/model-spec.ts";
-import type { HubWeights } from "../contract/trained-weights.ts";
+import type { HubWeights } from "../contract/models/trained-weights.ts";
 import { type DownloadOptions, downloadChecked } from "./download.ts";
 import { discardPart } from "./download-part.ts";
 import { type ModelInfo, modelInfo } from "./model-info.ts";

@@ -1,5 +1,5 @@
 import { servedTowers, tokenizerFile } from "../constructs/models/served-towers.ts";
-import { modelSettings } from "../contract/server-env.ts";
+import { modelSettings } from "../contract/server/server-env.ts";
 import type { KubernetesSettings } from "./kubernetes-settings.ts";
 
 type Settings = Pick<KubernetesSettings, "accelerator" | "models" | "model" | "embed" | "triton">;

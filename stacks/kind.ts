@@ -1,13 +1,13 @@
 import type { Construct } from "constructs";
-import { TerraformStack } from "../constructs/terraform/cdktf.ts";
-import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
 import { KindCluster } from "../constructs/kind/kind-cluster.ts";
 import { KindImage } from "../constructs/kind/kind-image.ts";
 import { MetricsServer } from "../constructs/kind/metrics-server.ts";
 import { InferenceDeployment } from "../constructs/kubernetes/inference-deployment.ts";
 import { InferenceNamespace } from "../constructs/kubernetes/inference-namespace.ts";
 import { InferenceRelease } from "../constructs/kubernetes/inference-release.ts";
+import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
 import { keepState } from "../constructs/stack/state.ts";
+import { TerraformStack } from "../constructs/terraform/cdktf.ts";
 import { kindImage } from "./image-builds.ts";
 import type { KindSettings } from "./kind-settings.ts";
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { Testing } from "../constructs/terraform/cdktf.ts";
 import { findingsOf, warningsOf } from "../constructs/checks/findings.ts";
 import { type ChartValues, chartValues } from "../constructs/kubernetes/chart-values.ts";
 import type { ClusterRequirements } from "../constructs/kubernetes/cluster-requirements.ts";
+import { Testing } from "../constructs/terraform/cdktf.ts";
 import { environment } from "../contract/environment.ts";
 import { KubernetesStack } from "./kubernetes.ts";
 import { parseSettings } from "./settings.ts";

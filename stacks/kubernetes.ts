@@ -1,9 +1,9 @@
 import type { Construct } from "constructs";
-import { TerraformStack } from "../constructs/terraform/cdktf.ts";
-import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
 import { ClusterInference } from "../constructs/kubernetes/cluster-inference.ts";
 import { GpuCluster } from "../constructs/kubernetes/gpu-cluster.ts";
+import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
 import { keepState } from "../constructs/stack/state.ts";
+import { TerraformStack } from "../constructs/terraform/cdktf.ts";
 import { clusterImageNotes } from "./cluster-images.ts";
 import type { KubernetesSettings } from "./kubernetes-settings.ts";
 

@@ -1,5 +1,4 @@
 import type { Construct } from "constructs";
-import { TerraformStack } from "../constructs/terraform/cdktf.ts";
 import { check } from "../constructs/checks/findings.ts";
 import { EmbedServer } from "../constructs/docker/embed-server.ts";
 import { GpuHost } from "../constructs/docker/gpu-host.ts";
@@ -7,6 +6,7 @@ import { ModelWeights } from "../constructs/docker/model-weights.ts";
 import { TritonServer } from "../constructs/docker/triton-server.ts";
 import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
 import { keepState } from "../constructs/stack/state.ts";
+import { TerraformStack } from "../constructs/terraform/cdktf.ts";
 import { perGpuHostPorts } from "../contract/ports.ts";
 import { baselines } from "./baseline.ts";
 import { networkName } from "./docker-settings.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { Testing } from "../constructs/terraform/cdktf.ts";
 import { findingsOf } from "../constructs/checks/findings.ts";
+import { Testing } from "../constructs/terraform/cdktf.ts";
 import { createStack } from "./create-stack.ts";
 import { parseEnvironment, type StackName, stackSchemas } from "./settings.ts";
 import type { JsonSchema } from "./settings-docs.ts";

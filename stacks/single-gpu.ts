@@ -1,11 +1,11 @@
 import type { Construct } from "constructs";
-import { TerraformStack } from "../constructs/terraform/cdktf.ts";
 import { check } from "../constructs/checks/findings.ts";
 import { type EmbedBackend, EmbedServer } from "../constructs/docker/embed-server.ts";
 import { GpuHost } from "../constructs/docker/gpu-host.ts";
 import { ModelWeights } from "../constructs/docker/model-weights.ts";
 import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
 import { keepState } from "../constructs/stack/state.ts";
+import { TerraformStack } from "../constructs/terraform/cdktf.ts";
 import { baselines } from "./baseline.ts";
 import { networkName } from "./docker-settings.ts";
 import { embedImage } from "./image-builds.ts";

@@ -1,16 +1,16 @@
 import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { App, type TerraformStack } from "../constructs/terraform/cdktf.ts";
 import { findingsOf, renderFinding, warningsOf } from "../constructs/checks/findings.ts";
 import type { CpuScaling } from "../constructs/checks/kubernetes.ts";
 import { EmbedServer } from "../constructs/docker/embed-server.ts";
 import type { HostRequirements } from "../constructs/docker/host-requirements.ts";
 import { TritonServer } from "../constructs/docker/triton-server.ts";
-import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
 import { ClusterInference } from "../constructs/kubernetes/cluster-inference.ts";
 import { InferenceDeployment } from "../constructs/kubernetes/inference-deployment.ts";
 import { InferenceRelease } from "../constructs/kubernetes/inference-release.ts";
+import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
+import { App, type TerraformStack } from "../constructs/terraform/cdktf.ts";
 import type { Environment } from "../contract/environment.ts";
 import { createStack } from "./create-stack.ts";
 import { KubernetesStack } from "./kubernetes.ts";

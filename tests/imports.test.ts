@@ -281,14 +281,13 @@ async function modelFacts(file: string, text: string): Promise<readonly (number 
 const exceptions: Readonly<Record<string, readonly (number | string)[]>> = {
   // MiB, connections, requests and pixels
   "constructs/docker/engine-cache.ts": [512],
-  "contract/server-env.ts": [512],
+  "contract/server/server-env.ts": [512],
   "examples/photo-dedupe/embed.ts": [512],
   "model-tools/samples/scenes.ts": [224],
   "stacks/kind-settings.ts": [512],
   "verify/cluster/cluster-api.ts": [512],
   "verify/drills/drill-load.ts": [512],
   // architectures by model
-  "contract/trained-weights.ts": ["openclip-vit-b32", "ViT-B-32"],
   "model-tools/architectures.ts": ["openclip-vit-b32", "vit-b-32"],
   "model-tools/text-architectures.ts": [512, "openclip-vit-b32"],
   // measurements of one model

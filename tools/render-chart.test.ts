@@ -10,6 +10,7 @@ import { parse } from "yaml";
 import { readModelConfig } from "../client/triton/model-config.ts";
 import { type ChartValues, chartValues } from "../constructs/kubernetes/chart-values.ts";
 import { checkModelConfig } from "../contract/model-config-check.ts";
+import { catalogueSpecs } from "../contract/models/index.ts";
 import { podAppName } from "../contract/pods.ts";
 import { parseTritonArgs } from "../contract/triton-flags.ts";
 import { chartFiles, withTable } from "./render-chart.ts";
@@ -114,7 +115,7 @@ test.each(files.filter(({ path }) => path.endsWith(".pbtxt")))(
     const [, model] = /model-configs\/([^/]+)\.pbtxt$/.exec(path) ?? [];
     const config = readModelConfig(text, path);
     expect(config.name).toBe(model);
-    expect(checkModelConfig(config)).toEqual([]);
+    expect(checkModelConfig(config, { specs: catalogueSpecs })).toEqual([]);
   },
 );
 

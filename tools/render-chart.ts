@@ -12,7 +12,7 @@ import { embedPaths } from "../contract/embed-api.ts";
 import { fingerprintParameters, preprocessingSha256 } from "../contract/fingerprint.ts";
 import { deployedConfigName, engineCacheMount, tensorrtFile } from "../contract/model-config.ts";
 import type { ModelSpec } from "../contract/model-spec.ts";
-import { defaultModel, modelCatalogue } from "../contract/models/index.ts";
+import { catalogueSpecs, defaultModel } from "../contract/models/index.ts";
 import { oipPaths } from "../contract/oip-paths.ts";
 import {
   gpuScaling,
@@ -31,7 +31,7 @@ import {
 } from "../contract/pods.ts";
 import { embedPort, tritonPorts } from "../contract/ports.ts";
 import { printFields } from "../contract/print-model-config.ts";
-import { modelRepositoryMount, type ServerEnvName } from "../contract/server-env.ts";
+import { modelRepositoryMount, type ServerEnvName } from "../contract/server/server-env.ts";
 import { renderTritonCommand, restrictControl } from "../contract/triton-flags.ts";
 import { kindsOf, type ModelKind, tritonModelName } from "../contract/triton-models.ts";
 import { firstStronglyTyped } from "../contract/triton-releases.ts";
@@ -246,7 +246,7 @@ function contractText(): string {
     tensorrtFile,
     fingerprintParameters,
     stronglyTyped: firstStronglyTyped,
-    catalogue: Object.fromEntries([...modelCatalogue.values()].map(catalogueEntry)),
+    catalogue: Object.fromEntries(catalogueSpecs.map(catalogueEntry)),
     defaultModel: defaultModel.name,
     defaults: Object.fromEntries(
       leavesOf(ownValues() as MutableSchema).map(([path, value]) => [path, value.default ?? null]),
@@ -309,7 +309,7 @@ function adapterRules(): string {
 
 /** `model-configs/<name in Triton>.pbtxt`: model configurations of the chart without instances, for all models of the catalogue. */
 function modelConfigFiles(): readonly RenderedFile[] {
-  return [...modelCatalogue.values()].flatMap((spec) =>
+  return catalogueSpecs.flatMap((spec) =>
     kindsOf(spec)
       .filter(isTunable)
       .map((modelKind) => modelConfigFile(spec, modelKind)),

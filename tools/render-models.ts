@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { gigaFlopsPerItem, weightsMiB } from "../contract/model-shapes.ts";
 import { type ModelSpec, modelSpecFile } from "../contract/model-spec.ts";
-import { modelCatalogue } from "../contract/models/index.ts";
+import { catalogueSpecs } from "../contract/models/index.ts";
 import { schemaTable } from "../stacks/settings-docs.ts";
 
 /** Spec of a model outside the catalogue, as on the page. A test parses it. */
@@ -51,7 +51,7 @@ export function modelDocs(): string {
     "GFLOP per image",
     "licence of the weights",
   ];
-  const rows = [...modelCatalogue.values()].map((spec) => line(cellsOf(spec)));
+  const rows = catalogueSpecs.map((spec) => line(cellsOf(spec)));
   return `# Models
 
 Models of the catalogue, rendered from \`contract/models/\` by \`npm run render\`. Each entry states the source of every fact. What has

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { readModelConfig } from "../client/triton/model-config.ts";
 import { modelConfig } from "../contract/model-config.ts";
 import { checkModelConfig } from "../contract/model-config-check.ts";
-import { defaultModel } from "../contract/models/index.ts";
+import { catalogueSpecs, defaultModel } from "../contract/models/index.ts";
 import { versionFiles } from "../contract/repository-files.ts";
 import { tritonModel } from "../contract/triton-models.ts";
 import { producers, render, staleFiles } from "./render.ts";
@@ -54,7 +54,7 @@ test.each(configFiles)(
     const modelKind = renderedKinds[configFiles.indexOf(file)]!;
     const config = readModelConfig(file.text, file.path);
     expect(config).toMatchObject(modelConfig(defaultModel, modelKind));
-    expect(checkModelConfig(config)).toEqual([]);
+    expect(checkModelConfig(config, { specs: catalogueSpecs })).toEqual([]);
   },
 );
 

@@ -4,7 +4,7 @@ import { freePorts } from "../../artefact/free-ports.ts";
 import { withLifeline } from "../../artefact/simulation.ts";
 import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import type { ServerEnvName } from "../../contract/server-env.ts";
+import type { ServerEnvName } from "../../contract/server/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { measureLoad } from "../load/measure-load.ts";
 import type { MeasuredLoad, MeasureOptions } from "../load/measured-load.ts";

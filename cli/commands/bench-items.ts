@@ -12,7 +12,7 @@ import {
 import { embedTexts, sampleTexts } from "../../bench/run/text-reference.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import type { ModelTower } from "../../contract/model-spec.ts";
-import { serverEnv } from "../../contract/server-env.ts";
+import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
@@ -91,6 +91,5 @@ function settingsOf(
 }
 
 const preprocessImage: Preprocess = async (image, input) => {
-  const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
-  return normalised(await preprocess(image, input, { maxPixels }), input);
+  return normalised(await preprocess(image, input, { maxPixels: maxImagePixels }), input);
 };

@@ -1,7 +1,7 @@
 import { type Command, Option } from "commander";
 import { defaultModel } from "../../contract/models/index.ts";
 import { embedPort, standaloneTritonPorts } from "../../contract/ports.ts";
-import type { ServerEnvName } from "../../contract/server-env.ts";
+import type { ServerEnvName } from "../../contract/server/server-env.ts";
 import { renderTritonCommand } from "../../contract/triton-flags.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { embedSettings, gatewaySettings, tritonRepository } from "../model/served-models.ts";
@@ -46,7 +46,7 @@ export function registerServe(program: Command): void {
       "after",
       `
 The other settings of the embed server are environment variables, as in its container:
-BACKEND, TRITON_GRPC_URLS, MAX_QUEUE_SIZE, LOG_LEVEL, … (complete list: contract/server-env.ts).
+BACKEND, TRITON_GRPC_URLS, MAX_QUEUE_SIZE, LOG_LEVEL, … (complete list: contract/server/server-env.ts).
 With --role triton, MAX_QUEUE_SIZE and MAX_QUEUE_BYTES limit the queues of all models together.
 
 Examples:

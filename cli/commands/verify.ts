@@ -12,8 +12,8 @@ import {
 import type { AddressesSource } from "../../bench/run/endpoint-targets.ts";
 import type { ReferenceModel } from "../../bench/run/reference.ts";
 import type { ImageInput, Modality, ModelSpec, ModelTower } from "../../contract/model-spec.ts";
+import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
-import { serverEnv } from "../../contract/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
@@ -87,7 +87,6 @@ async function verifyEnvironments(
     }
     const chosen = environments.length > 0 ? environments : (args.unnamed ?? []);
     const files = filesWithHelm(environments, environmentFiles(chosen, outdir), onNotice);
-    const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
     const common = {
       project,
       chooseModel: (
@@ -102,7 +101,7 @@ async function verifyEnvironments(
       },
       samples: join(project, "model-tools/samples"),
       preprocess: async (image: Uint8Array, input: ImageInput) =>
-        normalised(await preprocess(image, input, { maxPixels }), input),
+        normalised(await preprocess(image, input, { maxPixels: maxImagePixels }), input),
       portOffset,
       secondsPerEndpoint: args.seconds,
       signal,

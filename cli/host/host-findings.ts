@@ -1,6 +1,6 @@
 import type { HostRequirements, RequiredPort } from "../../constructs/docker/host-requirements.ts";
 import { modelCatalogue } from "../../contract/models/index.ts";
-import { trainedWeightsCommand } from "../../contract/trained-weights.ts";
+import { trainedWeightsCommand } from "../../contract/models/trained-weights.ts";
 import type { Problem } from "../problem.ts";
 import { isOlder } from "../versions.ts";
 import { coresNote } from "./host-cores.ts";

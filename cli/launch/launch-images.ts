@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defaultModels } from "../../contract/models/index.ts";
-import { modelSettings } from "../../contract/server-env.ts";
+import { modelSettings } from "../../contract/server/server-env.ts";
 
 const body = z.record(z.string(), z.looseObject({}));
 const document = z.object({ resource: z.record(z.string(), body).default({}) });

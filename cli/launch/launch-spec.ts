@@ -5,7 +5,7 @@ import type { ContainerBlock } from "../../artefact/container-workload.ts";
 import type { DeclaredContainer } from "../../artefact/declared-container.ts";
 import type { Workload } from "../../artefact/workload.ts";
 import { engineCacheMount } from "../../contract/model-config.ts";
-import { modelRepositoryMount, modelSettings } from "../../contract/server-env.ts";
+import { modelRepositoryMount, modelSettings } from "../../contract/server/server-env.ts";
 import { embedEnv, gpuEnv, runOptions } from "./container-options.ts";
 import { buildCommand, pulledImages, tritonBases } from "./launch-images.ts";
 import { cudaNotes, engineNote, notesOf } from "./launch-notes.ts";

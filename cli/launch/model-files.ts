@@ -5,7 +5,7 @@ import { evaluatePath } from "../../artefact/terraform-text.ts";
 import type { Workload } from "../../artefact/workload.ts";
 import { gpuLayout, modelConfig } from "../../contract/model-config.ts";
 import { printModelConfig } from "../../contract/print-model-config.ts";
-import { modelRepositoryMount } from "../../contract/server-env.ts";
+import { modelRepositoryMount } from "../../contract/server/server-env.ts";
 import { allKindsOf } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { project } from "../project.ts";

@@ -4,7 +4,7 @@ import type { BenchModel, OptimisedModel } from "../../bench/baselines/measure.t
 import { type Modality, type ModelSpec, withModalities } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
-import { modelSettings, type ServerEnvName } from "../../contract/server-env.ts";
+import { modelSettings, type ServerEnvName } from "../../contract/server/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { architectureOf } from "../../model-tools/architectures.ts";
 import { ensureGeneratedModel, ensureTinyModel, modelFile } from "../../model-tools/generate.ts";

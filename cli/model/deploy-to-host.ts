@@ -4,7 +4,7 @@ import { z } from "zod";
 import { readEnvironment } from "../../artefact/artefact.ts";
 import type { TunableKind } from "../../contract/deployed-model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
-import { modelRepositoryMount } from "../../contract/server-env.ts";
+import { modelRepositoryMount } from "../../contract/server/server-env.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
 import { nextModelName, tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";

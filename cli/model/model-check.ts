@@ -4,6 +4,7 @@ import { readSamples } from "../../bench/run/reference.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
+import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
 import type { Tensor } from "../../contract/tensor.ts";
 import { type ModelKind, tritonModelName } from "../../contract/triton-models.ts";
@@ -129,7 +130,7 @@ async function imagesOf(spec: ModelSpec): Promise<readonly Uint8Array[]> {
   const folder = join(import.meta.dirname, "../../model-tools/samples");
   const pixels = await Promise.all(
     readSamples(folder, maximum).map(({ bytes }) =>
-      preprocess(bytes, input, { maxPixels: 40_000_000 }),
+      preprocess(bytes, input, { maxPixels: maxImagePixels }),
     ),
   );
   const count = Math.max(maximum, minInputs) - pixels.length;

@@ -2,7 +2,7 @@ import { basename, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import type { Interrupt } from "../../artefact/interrupt.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
-import { exportArchitectures } from "../../contract/trained-weights.ts";
+import { exportArchitectures } from "../../contract/models/trained-weights.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { type ModelProfile, modelProfiles } from "../../model-tools/architectures.ts";
 import { defaultSeed } from "../../model-tools/generate.ts";

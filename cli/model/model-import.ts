@@ -4,7 +4,7 @@ import { join, resolve } from "node:path";
 import type { Command } from "commander";
 import type { Interrupt } from "../../artefact/interrupt.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
-import { trainedWeightsCommand } from "../../contract/trained-weights.ts";
+import { trainedWeightsCommand } from "../../contract/models/trained-weights.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { architectureOf } from "../../model-tools/architectures.ts";
 import { Checkpoint, checkpointIndex, efficientNetFrom } from "../../model-tools/checkpoint.ts";

@@ -3,7 +3,7 @@ import { join, resolve } from "node:path";
 import { InvalidArgumentError, Option } from "commander";
 import { textTowerOf, tokenizerFile } from "../../contract/model-shapes.ts";
 import type { ModelSpec, ModelTower } from "../../contract/model-spec.ts";
-import { trainedWeightsCommand } from "../../contract/trained-weights.ts";
+import { trainedWeightsCommand } from "../../contract/models/trained-weights.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../model-tools/generate.ts";
 import { displayPath } from "../project.ts";

@@ -1,12 +1,12 @@
 import { type Command, InvalidArgumentError } from "commander";
 import { startStatusLine } from "../../bench/run/status-line.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
-import { fp32Kinds } from "../../contract/repository-files.ts";
 import {
   type HubWeights,
   hubWeightsOf,
   trainedWeightsCommand,
-} from "../../contract/trained-weights.ts";
+} from "../../contract/models/trained-weights.ts";
+import { fp32Kinds } from "../../contract/repository-files.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { DownloadProgress } from "../../model-tools/download.ts";
 import { redactedUrl } from "../../model-tools/download-request.ts";

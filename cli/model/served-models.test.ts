@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { siglip2Base224 } from "../../contract/models/siglip2-base-224.ts";
-import { servedSpecs, serverEnv } from "../../contract/server-env.ts";
+import { servedSpecs, serverEnv } from "../../contract/server/server-env.ts";
 import { testModel, testSentencePiece } from "../../inference/text/test-sentencepiece.ts";
 import { modelFile } from "../../model-tools/generate.ts";
 import { embedSettings, gatewaySettings } from "./served-models.ts";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { type Modality, type ModelSpec, withModalities } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { modelSettings, type ServerEnvName } from "../../contract/server-env.ts";
+import { modelSettings, type ServerEnvName } from "../../contract/server/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { ensureGeneratedModel, ensureTinyModel, modelFile } from "../../model-tools/generate.ts";
 import { readSidecar } from "../../model-tools/model-info.ts";

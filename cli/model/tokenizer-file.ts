@@ -2,7 +2,7 @@ import { copyFile, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { textTowerOf } from "../../contract/model-shapes.ts";
 import type { ModelSpec, TextInput } from "../../contract/model-spec.ts";
-import { hubWeightsOf } from "../../contract/trained-weights.ts";
+import { hubWeightsOf } from "../../contract/models/trained-weights.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
 import { downloadChecked } from "../../model-tools/download.ts";
 import { discardPart } from "../../model-tools/download-part.ts";

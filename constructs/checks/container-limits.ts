@@ -1,5 +1,6 @@
 import { type WeightsPrecision, weightsMiB } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
+import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { type Finding, findingIf } from "./findings.ts";
 import { memoryFindings } from "./memory.ts";
 import { activationsMiB, weightsOfMiB } from "./vram.ts";
@@ -28,7 +29,7 @@ export const heapMiB = 1_024;
 export const nodeOptions = `--max-old-space-size=${heapMiB}`;
 
 /** Decoded pixels in memory, over all images: eight of the largest accepted image. */
-export const pixelsInFlight = 8 * 40_000_000;
+export const pixelsInFlight = 8 * maxImagePixels;
 const bytesPerPixel = 4;
 
 /** Requests of the largest accepted size that a Triton server holds at a time. */

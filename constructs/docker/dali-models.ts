@@ -7,7 +7,7 @@ import { daliFiles, gpuLayout, modelConfig } from "../../contract/model-config.t
 import { defaultModel } from "../../contract/models/index.ts";
 import { printModelConfig } from "../../contract/print-model-config.ts";
 import { daliPipelinePath } from "../../contract/repository-files.ts";
-import { modelRepositoryMount } from "../../contract/server-env.ts";
+import { modelRepositoryMount } from "../../contract/server/server-env.ts";
 import { type DaliKind, type daliModels, tritonModelName } from "../../contract/triton-models.ts";
 import { type ServedTower, servedTowers, towerSuffix } from "../models/served-towers.ts";
 import { TerraformLocal } from "../terraform/cdktf.ts";

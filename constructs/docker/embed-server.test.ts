@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { modelCatalogue } from "../../contract/models/index.ts";
-import { serverEnv } from "../../contract/server-env.ts";
+import { serverEnv } from "../../contract/server/server-env.ts";
 import type { TerraformStack } from "../terraform/cdktf.ts";
 import { expression } from "../terraform/expression.ts";
 import { dependenciesIn, findings, hostIn, synth } from "../test-synth.ts";

@@ -10,7 +10,7 @@ import {
   modelSettings,
   type ServerEnvName,
   serverEnv,
-} from "../../contract/server-env.ts";
+} from "../../contract/server/server-env.ts";
 import type { daliModels } from "../../contract/triton-models.ts";
 import {
   embedMemoryMiB,

@@ -3,7 +3,7 @@ import type { Container, ContainerVolumes } from "@cdktf/provider-docker/lib/con
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
 import { deployedConfigName } from "../../contract/model-config.ts";
-import { modelRepositoryMount } from "../../contract/server-env.ts";
+import { modelRepositoryMount } from "../../contract/server/server-env.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
 import { expression } from "../terraform/expression.ts";
 import type { GpuHost } from "./gpu-host.ts";

@@ -7,7 +7,7 @@ import { z } from "zod";
 import { tensorrtFile } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
-import { modelRepositoryMount } from "../../contract/server-env.ts";
+import { modelRepositoryMount } from "../../contract/server/server-env.ts";
 import { nextModelName } from "../../contract/triton-models.ts";
 import { check, findingIf } from "../checks/findings.ts";
 import { checkedProps } from "../checks/props.ts";

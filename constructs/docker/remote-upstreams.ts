@@ -1,7 +1,7 @@
 import { isIP, isIPv6 } from "node:net";
 import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
 import type { Construct } from "constructs";
-import { grpcTarget, type ServerEnvName, splitTarget } from "../../contract/server-env.ts";
+import { grpcTarget, type ServerEnvName, splitTarget } from "../../contract/server/server-env.ts";
 import { check, type Finding, findingIf } from "../checks/findings.ts";
 import type { GpuHost } from "./gpu-host.ts";
 

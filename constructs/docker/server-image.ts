@@ -4,7 +4,7 @@ import type { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.j
 import { Construct } from "constructs";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
-import { modelSettings } from "../../contract/server-env.ts";
+import { modelSettings } from "../../contract/server/server-env.ts";
 import { servedTowers } from "../models/served-towers.ts";
 import {
   type TowerFile,

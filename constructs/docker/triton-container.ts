@@ -6,7 +6,7 @@ import type { TritonServerKind } from "../../contract/environment.ts";
 import { deployedConfigName, engineCacheMount } from "../../contract/model-config.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
 import { type TritonPorts, tritonPorts } from "../../contract/ports.ts";
-import { modelRepositoryMount } from "../../contract/server-env.ts";
+import { modelRepositoryMount } from "../../contract/server/server-env.ts";
 import {
   modelControlKeyVariable,
   renderTritonCommand,

@@ -12,7 +12,7 @@ import { preprocessingSha256 } from "../../contract/fingerprint.ts";
 import { deployedConfigName, executionInstances } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { hostPorts, type TritonPorts, tritonPorts } from "../../contract/ports.ts";
-import { modelRepositoryMount } from "../../contract/server-env.ts";
+import { modelRepositoryMount } from "../../contract/server/server-env.ts";
 import { type daliModels, tritonModelName } from "../../contract/triton-models.ts";
 import { type PrecisionSource, precisionSourceOf } from "../../contract/triton-releases.ts";
 import {

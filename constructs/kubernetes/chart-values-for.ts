@@ -1,7 +1,7 @@
 import { gpuResource } from "../../contract/gpus.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
-import { modelSettings } from "../../contract/server-env.ts";
+import { modelSettings } from "../../contract/server/server-env.ts";
 import type { ContainerRange, Quota, Resources } from "../checks/kubernetes.ts";
 import type { ChartValues } from "./chart-values.ts";
 import type { InferenceDeploymentProps } from "./inference-deployment.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { gpuResource } from "../../contract/gpus.ts";
-import { serverEnv } from "../../contract/server-env.ts";
+import { serverEnv } from "../../contract/server/server-env.ts";
 import { embed } from "./chart-embed-values.ts";
 import { networkPolicy } from "./chart-network-values.ts";
 import { triton } from "./chart-triton-values.ts";

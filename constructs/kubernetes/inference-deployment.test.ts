@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
-import { servedSpecs, serverEnv } from "../../contract/server-env.ts";
+import { servedSpecs, serverEnv } from "../../contract/server/server-env.ts";
 import { KindCluster } from "../kind/kind-cluster.ts";
 import { KindImage } from "../kind/kind-image.ts";
 import type { TerraformStack } from "../terraform/cdktf.ts";

@@ -18,7 +18,7 @@ import {
   terminationSeconds,
 } from "../../contract/pods.ts";
 import { embedPort } from "../../contract/ports.ts";
-import { modelSettings, type ServerEnvName } from "../../contract/server-env.ts";
+import { modelSettings, type ServerEnvName } from "../../contract/server/server-env.ts";
 import type { Resources } from "../checks/kubernetes.ts";
 import type { ImageReference } from "./cluster-access.ts";
 import { kubernetesQuantities } from "./kubernetes-quantities.ts";

@@ -2,8 +2,8 @@ import { dirname } from "node:path";
 import { tensorrtFile } from "../../contract/model-config.ts";
 import { type WeightsPrecision, weightsMiB } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
+import { trainedWeightsCommand } from "../../contract/models/trained-weights.ts";
 import { modelPath } from "../../contract/repository-files.ts";
-import { trainedWeightsCommand } from "../../contract/trained-weights.ts";
 import { firstStronglyTyped } from "../../contract/triton-releases.ts";
 import { expression } from "../terraform/expression.ts";
 import {

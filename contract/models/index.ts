@@ -10,7 +10,7 @@ import { openclipVitL14 } from "./openclip-vit-l14.ts";
 import { siglip2Base224 } from "./siglip2-base-224.ts";
 
 /** Model catalogue: adding a model is one file and one line here. Documentation lists the models in this order. */
-const entries: readonly ModelSpec[] = [
+export const catalogueSpecs: readonly ModelSpec[] = [
   openclipVitB32,
   openclipVitB16,
   openclipVitL14,
@@ -24,11 +24,11 @@ const entries: readonly ModelSpec[] = [
 
 /** Specs of the catalogue by name. */
 export const modelCatalogue: ReadonlyMap<string, ModelSpec> = new Map(
-  entries.map((spec) => [spec.name, spec]),
+  catalogueSpecs.map((spec) => [spec.name, spec]),
 );
 
 /** Names of the catalogue, which environments use in `models:`. */
-export const catalogueNames: readonly string[] = entries.map(({ name }) => name);
+export const catalogueNames: readonly string[] = catalogueSpecs.map(({ name }) => name);
 
 /** Model of an environment, a command or a server that names none. */
 export const defaultModel: ModelSpec = openclipVitB32;

@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { embedPaths } from "../../contract/embed-routes.ts";
 import { efficientnetLite0 } from "../../contract/models/efficientnet-lite0.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import type { ModelPrecision } from "../../contract/server-env.ts";
+import type { ModelPrecision } from "../../contract/server/server-env.ts";
 import { modelFile } from "../../model-tools/generate.ts";
 import { readSidecar } from "../../model-tools/model-info.ts";
 import { selectModel } from "../../model-tools/prepared-file.ts";

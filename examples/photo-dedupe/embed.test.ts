@@ -12,7 +12,7 @@ import {
   openInferenceClient,
 } from "../../client/inference-client.ts";
 import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
-import { serverEnv } from "../../contract/server-env.ts";
+import { serverEnv } from "../../contract/server/server-env.ts";
 import { fullTestRepository, type TestRepository } from "../../emulator/test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import {

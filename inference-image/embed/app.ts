@@ -6,7 +6,7 @@ import Fastify, {
   LogController,
 } from "fastify";
 import { embedResponseHeaders, embedRoutes } from "../../contract/embed-routes.ts";
-import type { ServerEnv } from "../../contract/server-env.ts";
+import type { ServerEnv } from "../../contract/server/server-env.ts";
 import { Admission } from "../../http/admission.ts";
 import {
   headersTimeoutMs,

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Server as TlsServer } from "node:tls";
 import type { FastifyInstance } from "fastify";
 import { isLoopback } from "../../contract/loopback.ts";
-import { type ServerEnv, servedSpecs } from "../../contract/server-env.ts";
+import { type ServerEnv, servedSpecs } from "../../contract/server/server-env.ts";
 import { writeLog } from "../../http/log-output.ts";
 import { readSettings, SettingsError } from "../http/settings.ts";
 import { readTlsFiles, readTritonSecurity, type TlsFiles } from "../http/tls.ts";

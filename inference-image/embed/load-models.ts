@@ -8,7 +8,11 @@ import {
 import { imageTowerOf, textTowerOf, tokenizerFile } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { fp32Kinds, modelPath } from "../../contract/repository-files.ts";
-import { type ModelPrecision, type ServerEnv, servedSpecs } from "../../contract/server-env.ts";
+import {
+  type ModelPrecision,
+  type ServerEnv,
+  servedSpecs,
+} from "../../contract/server/server-env.ts";
 import { InferenceError } from "../../inference/session/types.ts";
 import type { EmbedMetrics } from "./metrics.ts";
 import { createOnnxEmbedder, createOnnxTextEmbedder } from "./onnx-embedder.ts";

@@ -6,7 +6,7 @@ import { embedErrorResponse, embedMetrics, embedResponse } from "../../contract/
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { dinov2Small } from "../../contract/models/dinov2-small.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
-import { serverEnv } from "../../contract/server-env.ts";
+import { serverEnv } from "../../contract/server/server-env.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";

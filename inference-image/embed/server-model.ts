@@ -1,7 +1,7 @@
 import { availableParallelism } from "node:os";
 import type { WeightsIdentity } from "../../contract/fingerprint.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
-import type { ModelPrecision, ServerEnv } from "../../contract/server-env.ts";
+import type { ModelPrecision, ServerEnv } from "../../contract/server/server-env.ts";
 import { SessionPool } from "../../inference/session/session-pool.ts";
 import {
   type OpenTowerOptions,

@@ -4,7 +4,7 @@ import type { GrpcSecurity } from "../../client/triton/grpc-transport.ts";
 import type { ImageDecoding } from "../../contract/fingerprint.ts";
 import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
-import { type ServerEnv, servedSpecs } from "../../contract/server-env.ts";
+import { type ServerEnv, servedSpecs } from "../../contract/server/server-env.ts";
 import { daliModels, type ModelKind, tritonModelName } from "../../contract/triton-models.ts";
 import { tokenizerOf } from "../embed/load-models.ts";
 import type { EmbedMetrics } from "../embed/metrics.ts";

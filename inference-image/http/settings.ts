@@ -2,7 +2,7 @@ import { z } from "zod";
 import { servedKinds } from "../../contract/environment.ts";
 import { isLoopback } from "../../contract/loopback.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { type ServerEnv, type ServerEnvName, serverEnv } from "../../contract/server-env.ts";
+import { type ServerEnv, type ServerEnvName, serverEnv } from "../../contract/server/server-env.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 
 /** Invalid settings, one line per error. */

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { createSecureContext } from "node:tls";
 import type { GrpcSecurity } from "../../client/triton/grpc-transport.ts";
 import { readFailure } from "../../contract/read-failure.ts";
-import type { ServerEnv } from "../../contract/server-env.ts";
+import type { ServerEnv } from "../../contract/server/server-env.ts";
 import { SettingsError } from "./settings.ts";
 
 /** Certificate chain and private key, PEM. */

@@ -1,5 +1,5 @@
 import type { PixelInput } from "../../contract/model-spec.ts";
-import type { ServerEnv } from "../../contract/server-env.ts";
+import type { ServerEnv } from "../../contract/server/server-env.ts";
 import type { ImageHeader } from "./image-header.ts";
 
 /** Types of the JavaScript files that decode and resize images. */

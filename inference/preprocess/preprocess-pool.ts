@@ -1,6 +1,6 @@
 import { Worker } from "node:worker_threads";
 import type { PixelInput } from "../../contract/model-spec.ts";
-import type { ServerEnv } from "../../contract/server-env.ts";
+import type { ServerEnv } from "../../contract/server/server-env.ts";
 import type { Budget } from "../budget.ts";
 import { InferenceError } from "../session/types.ts";
 import { threadLimits } from "../thread-limits.ts";

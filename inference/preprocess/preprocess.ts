@@ -1,7 +1,7 @@
 import { availableParallelism } from "node:os";
 import type { EmbedErrorCode } from "../../contract/embed-api.ts";
 import type { PixelInput } from "../../contract/model-spec.ts";
-import type { ServerEnv } from "../../contract/server-env.ts";
+import type { ServerEnv } from "../../contract/server/server-env.ts";
 import { messageOf } from "../../contract/user-error.ts";
 import { Budget } from "../budget.ts";
 import { InferenceError } from "../session/types.ts";

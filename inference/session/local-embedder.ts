@@ -1,6 +1,6 @@
 import { embeddingTensor, imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
-import { serverEnv } from "../../contract/server-env.ts";
+import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { imageTensor, pixelTensor } from "../preprocess/image-tensor.ts";
 import { preprocess } from "../preprocess/preprocess.ts";
 import { embeddingsOf } from "./embeddings.ts";
@@ -78,7 +78,6 @@ export interface LocalEmbedderOptions {
 }
 
 export async function openLocalEmbedder(options: LocalEmbedderOptions): Promise<LocalEmbedder> {
-  const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
   const { spec, session } = await openTowerSession({ ...options, modality: "image" });
   const tower = imageTowerOf(spec);
   const { maximum } = spec.batching;
@@ -97,7 +96,7 @@ export async function openLocalEmbedder(options: LocalEmbedderOptions): Promise<
       for (let first = 0; first < images.length; first += maximum) {
         const batch = images.slice(first, first + maximum);
         const pixels = await Promise.all(
-          batch.map((image) => preprocess(image, tower.input, { maxPixels })),
+          batch.map((image) => preprocess(image, tower.input, { maxPixels: maxImagePixels })),
         );
         vectors.push(...(await embedPixels(pixels)));
       }

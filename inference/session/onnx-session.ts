@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import type { Worker } from "node:worker_threads";
-import type { ServerEnv } from "../../contract/server-env.ts";
+import type { ServerEnv } from "../../contract/server/server-env.ts";
 import type { NumericTensor, Tensor } from "../../contract/tensor.ts";
 import { messageOf } from "../../contract/user-error.ts";
 import { isTransferable } from "../transferable.ts";

@@ -1,5 +1,5 @@
 import { isLoopback } from "../../contract/loopback.ts";
-import { grpcTarget } from "../../contract/server-env.ts";
+import { grpcTarget } from "../../contract/server/server-env.ts";
 import type { Values } from "../input/change.ts";
 import { baseType, type ExaminedType } from "../input/resource-types.ts";
 import { hidden } from "../input/secrets.ts";

@@ -1,5 +1,5 @@
 import { valueAt } from "../../contract/issue-lines.ts";
-import { serverEnv } from "../../contract/server-env.ts";
+import { serverEnv } from "../../contract/server/server-env.ts";
 import type { Path, Values } from "./change.ts";
 import { PathSet } from "./path-set.ts";
 import { blocksOf, isObject, isWithin, visitTexts } from "./value-paths.ts";

@@ -4,6 +4,7 @@ import {
   readModelConfig,
 } from "../../client/triton/model-config.ts";
 import { checkModelConfig } from "../../contract/model-config-check.ts";
+import { catalogueSpecs } from "../../contract/models/index.ts";
 import { precisionSourceOf } from "../../contract/triton-releases.ts";
 import type { ResourceChange, StackChange } from "../input/change.ts";
 import { withoutKey } from "../input/stack-facts.ts";
@@ -106,6 +107,7 @@ export function problemsOf(
   const own = container?.resource.imageResource ?? address;
   const image = tritonImages(change).get(own);
   return checkModelConfig(config, {
+    specs: catalogueSpecs,
     precision: image === undefined ? undefined : precisionSourceOf(image),
   });
 }

@@ -13,8 +13,8 @@ import {
 } from "../../contract/fingerprint.ts";
 import { checkModelConfig } from "../../contract/model-config-check.ts";
 import { modelSpec } from "../../contract/model-spec.ts";
-import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
-import { servedSpecs, serverEnv } from "../../contract/server-env.ts";
+import { catalogueSpecs, defaultModel, modelCatalogue } from "../../contract/models/index.ts";
+import { servedSpecs, serverEnv } from "../../contract/server/server-env.ts";
 import { parseTritonArgs } from "../../contract/triton-flags.ts";
 import { readCheckWeightsArguments } from "../../inference-image/jobs/check-weights.ts";
 import { readFetchWeightsArguments } from "../../inference-image/jobs/fetch-weights.ts";
@@ -163,7 +163,8 @@ describe.skipIf(noHelm !== "")(`chart with several models${noHelm && ` (${noHelm
       ["clipstack-triton-dinov2-small", "deployed.pbtxt", names[2]],
       ["clipstack-triton-siglip2-base-224-text", "deployed.pbtxt", names[3]],
     ]);
-    for (const { config } of found) expect(checkModelConfig(config)).toEqual([]);
+    for (const { config } of found)
+      expect(checkModelConfig(config, { specs: catalogueSpecs })).toEqual([]);
     expect(tritonArgs(values)["load-model"]).toEqual(names);
     const { containers, volumes } = podIn(objects, "triton");
     const isConfig = ({ name }: { name: string }) => name.startsWith("model-config");
@@ -181,7 +182,7 @@ describe.skipIf(noHelm !== "")(`chart with several models${noHelm && ` (${noHelm
       const names = configsIn(
         template({ models: [...modelCatalogue.keys()], triton: { ...triton, modelKind, gpus: 4 } }),
       ).map(({ config }) => config.name);
-      const towers = [...modelCatalogue.values()].flatMap((it) => Object.keys(it.towers));
+      const towers = catalogueSpecs.flatMap((it) => Object.keys(it.towers));
       expect(names).toHaveLength(towers.length);
       expect(names).toContain(modelKind === "u8" ? "dinov2_base_u8" : "dinov2_base");
       expect(names).toContain("mobileclip2_s0_text");

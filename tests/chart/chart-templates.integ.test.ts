@@ -3,11 +3,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { readModelConfig } from "../../client/triton/model-config.ts";
-import { Testing } from "../../constructs/terraform/cdktf.ts";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
+import { Testing } from "../../constructs/terraform/cdktf.ts";
 import { checkModelConfig } from "../../contract/model-config-check.ts";
+import { catalogueSpecs } from "../../contract/models/index.ts";
 import { labelNames } from "../../contract/pods.ts";
-import { serverEnv } from "../../contract/server-env.ts";
+import { serverEnv } from "../../contract/server/server-env.ts";
 import { parseTritonArgs, restrictControl } from "../../contract/triton-flags.ts";
 import { readFetchWeightsArguments } from "../../inference-image/jobs/fetch-weights.ts";
 import { MultiGpuStack } from "../../stacks/multi-gpu.ts";
@@ -346,7 +347,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         expect(Object.keys(data)).toEqual(["deployed.pbtxt"]);
         expect(fieldsOf(data["deployed.pbtxt"])).toBe(fieldsOf(configOnHost(gpus, key)));
         const config = readModelConfig(data["deployed.pbtxt"], "deployed.pbtxt");
-        expect(checkModelConfig(config, { gpus })).toEqual([]);
+        expect(checkModelConfig(config, { specs: catalogueSpecs, gpus })).toEqual([]);
         expect(tritonArgs(values)["model-config-name"]).toBe("deployed");
         expect(podOf(values, "triton").containers[0].volumeMounts).toContainEqual({
           name: "model-config",

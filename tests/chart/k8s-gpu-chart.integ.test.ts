@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { Testing } from "../../constructs/terraform/cdktf.ts";
 import { findingsOf } from "../../constructs/checks/findings.ts";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
+import { Testing } from "../../constructs/terraform/cdktf.ts";
 import { KubernetesStack } from "../../stacks/kubernetes.ts";
 import { parseSettings } from "../../stacks/settings.ts";
 import { noHelm, template } from "./test-helm.ts";

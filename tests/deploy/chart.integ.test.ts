@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { modelCatalogue } from "../../contract/models/index.ts";
-import { modelSettings } from "../../contract/server-env.ts";
+import { modelSettings } from "../../contract/server/server-env.ts";
 import {
   kindEnvironment,
   missingForCharts,

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { servedTowers, towerFolder } from "../../constructs/models/served-towers.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
-import { modelSettings } from "../../contract/server-env.ts";
+import { modelSettings } from "../../contract/server/server-env.ts";
 import { ensureTinyModel } from "../../model-tools/generate.ts";
 import { writeModelRepository } from "../../model-tools/repository.ts";
 import { command, type Docker, type Outcome } from "./test-docker.ts";

@@ -7,7 +7,7 @@ import { freePorts } from "../../artefact/free-ports.ts";
 import { waitUntilReady, withLifeline } from "../../artefact/simulation.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
-import type { ServerEnvName } from "../../contract/server-env.ts";
+import type { ServerEnvName } from "../../contract/server/server-env.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { writeModelRepository } from "../../model-tools/repository.ts";

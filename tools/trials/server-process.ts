@@ -11,7 +11,7 @@ import { linkedRepository } from "../../cli/model/served-models.ts";
 import { embedPaths } from "../../contract/embed-routes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
-import type { ServerEnvName } from "../../contract/server-env.ts";
+import type { ServerEnvName } from "../../contract/server/server-env.ts";
 import { ensureTinyModel } from "../../model-tools/generate.ts";
 import { writeModelRepository } from "../../model-tools/repository.ts";
 

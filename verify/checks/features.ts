@@ -15,7 +15,7 @@ import {
   modelsResponse,
   openAiErrorResponse,
 } from "../../contract/openai-api.ts";
-import { serverEnv } from "../../contract/server-env.ts";
+import { serverEnv } from "../../contract/server/server-env.ts";
 import { controlApis, requiredHeaders, tritonCommandOf } from "../../contract/triton-flags.ts";
 import { type Check, type CheckContext, itemsOf, ownKinds } from "./check.ts";
 

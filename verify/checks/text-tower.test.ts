@@ -7,7 +7,7 @@ import { firstTowersOf, type ServiceUnderTest } from "../../bench/run/service-un
 import { makeTextReference } from "../../bench/run/text-reference.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { serverEnv } from "../../contract/server-env.ts";
+import { serverEnv } from "../../contract/server/server-env.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { startEmbedServer } from "../../inference-image/embed/embed-server.ts";
 import { writeTestRepository } from "../../inference-image/embed/test-text-model.ts";

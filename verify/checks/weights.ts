@@ -4,7 +4,7 @@ import type { CheckResult } from "../../bench/record/record.ts";
 import type { ReferenceModel } from "../../bench/run/reference.ts";
 import { requestedModel } from "../../contract/environment.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
-import { modelRepositoryMount } from "../../contract/server-env.ts";
+import { modelRepositoryMount } from "../../contract/server/server-env.ts";
 import { blockResult, type DeclaredBlock } from "./declared-blocks.ts";
 
 /** Volume name that ends in the first digits of a checksum known only to Terraform. */

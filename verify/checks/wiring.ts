@@ -12,6 +12,7 @@ import {
 import { readModelConfig } from "../../client/triton/model-config.ts";
 import type { Environment, Service } from "../../contract/environment.ts";
 import { checkModelConfig } from "../../contract/model-config-check.ts";
+import { catalogueSpecs } from "../../contract/models/index.ts";
 import { parseTritonArgs } from "../../contract/triton-flags.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import type { Check } from "./check.ts";
@@ -92,7 +93,9 @@ function wrongConfigurations(service: ServiceUnderTest): readonly string[] {
       const other = models.includes(config.name)
         ? []
         : [`name must be ${models.join(" or ")}, got ${config.name}`];
-      return [...other, ...checkModelConfig(config)].map((problem) => `${name}: ${problem}`);
+      return [...other, ...checkModelConfig(config, { specs: catalogueSpecs })].map(
+        (problem) => `${name}: ${problem}`,
+      );
     } catch (error) {
       return [reason(error)];
     }

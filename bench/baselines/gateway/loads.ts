@@ -1,4 +1,4 @@
-import type { ServerEnv } from "../../../contract/server-env.ts";
+import type { ServerEnv } from "../../../contract/server/server-env.ts";
 import type { ModelKind } from "../../../contract/triton-models.ts";
 import type { ImageKind } from "../loads.ts";
 

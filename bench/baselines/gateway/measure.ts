@@ -8,7 +8,7 @@ import { freePorts } from "../../../artefact/free-ports.ts";
 import { withLifeline } from "../../../artefact/simulation.ts";
 import { embedPaths } from "../../../contract/embed-api.ts";
 import { defaultModel } from "../../../contract/models/index.ts";
-import type { ServerEnvName } from "../../../contract/server-env.ts";
+import type { ServerEnvName } from "../../../contract/server/server-env.ts";
 import { tritonModelName } from "../../../contract/triton-models.ts";
 import { UserError } from "../../../contract/user-error.ts";
 import { measureLoad } from "../../load/measure-load.ts";

@@ -1,8 +1,9 @@
 import { z } from "zod";
-import { servedKinds } from "./environment.ts";
-import { type Modality, type ModelSpec, modelSpec, withModalities } from "./model-spec.ts";
-import { defaultModel, modelCatalogue } from "./models/index.ts";
-import { embedPort } from "./ports.ts";
+import { servedKinds } from "../environment.ts";
+import { type Modality, type ModelSpec, modelSpec, withModalities } from "../model-spec.ts";
+import { defaultModel, modelCatalogue } from "../models/index.ts";
+import { embedPort } from "../ports.ts";
+import { maxImagePixels } from "../preprocess-parameters.ts";
 
 /** Environment variables of the embed server, with their defaults. */
 
@@ -176,7 +177,7 @@ export const serverEnv = z
     /** Maximum size of a request body. */
     MAX_BODY_BYTES: integer(1_024, 2_147_483_647).default(64 * 1024 * 1024),
     /** Maximum size of a decoded image in pixels, because a small file can decode to a very large image. */
-    MAX_IMAGE_PIXELS: integer(1, 1_000_000_000).default(40_000_000),
+    MAX_IMAGE_PIXELS: integer(1, 1_000_000_000).default(maxImagePixels),
     /**
      * Maximum decoded pixels in memory over all images, at least MAX_IMAGE_PIXELS; further images are queued. 0 is MAX_IMAGE_PIXELS
      * per decoding thread. A baseline JPEG counts 0 because it is decoded row by row.

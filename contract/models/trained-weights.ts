@@ -1,6 +1,6 @@
 import { z } from "zod";
-import type { ModelSpec } from "./model-spec.ts";
-import { modelCatalogue } from "./models/index.ts";
+import type { ModelSpec } from "../model-spec.ts";
+import { modelCatalogue } from "./index.ts";
 
 /** Sources of a model's trained weights, and the command of `clipstack model` that writes its files from them. */
 
