@@ -11,8 +11,8 @@ import { modelNotes } from "./changes/model-changes.ts";
 import { stackNotes } from "./changes/plan-notes.ts";
 import { forcedBy, reasonText } from "./changes/replacement-reasons.ts";
 import { servingOf } from "./changes/serving.ts";
-import type { Counts, ReviewedChange, StackReview } from "./changes/stack-review.ts";
-import { type Verdict, verdictOf } from "./changes/verdict.ts";
+import type { Counts, Review, ReviewedChange, StackReview } from "./changes/stack-review.ts";
+import { verdictOf } from "./changes/verdict.ts";
 import {
   type Action,
   type ResourceChange,
@@ -25,15 +25,6 @@ import { scrubber, secretTexts } from "./input/secret-texts.ts";
 import { titleOf } from "./input/stack-facts.ts";
 import { changedSubject } from "./input/subject.ts";
 import { isObject } from "./input/value-paths.ts";
-
-/** Content of a review comment, without secrets. */
-export interface Review {
-  /** Incremented when a field changes meaning. */
-  readonly schema: 2;
-  readonly verdict: Verdict;
-  /** Sorted by name. */
-  readonly stacks: readonly StackReview[];
-}
 
 export interface ReviewOptions {
   /** Findings of all stacks. */

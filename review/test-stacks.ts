@@ -5,11 +5,11 @@ import { App } from "../constructs/terraform/cdktf.ts";
 import { createStack } from "../stacks/create-stack.ts";
 import { type ShippedEnvironment, shippedStacks } from "../stacks/environment-files.ts";
 import { type EnvironmentSettings, parseSettings } from "../stacks/settings.ts";
+import { cached } from "./facts/cached.ts";
 import type { StackChange, Values } from "./input/change.ts";
 import { changeOfDocuments } from "./input/document-change.ts";
 import { parseDocument } from "./input/synthesized-document.ts";
 import { isObject } from "./input/value-paths.ts";
-import { cached } from "./rules/cached.ts";
 import type { Example, ExampleEdit } from "./test-rule-pages.ts";
 
 /** Stack of an example and its edits. */

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, dirname, extname, join, relative, resolve } from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { UserError } from "../../contract/user-error.ts";
-import { verdictLevels } from "../../review/changes/verdict.ts";
+import { type Review, verdictLevels } from "../../review/changes/stack-review.ts";
 import type { RuleFinding, StackChange } from "../../review/input/change.ts";
 import { changeOfDocuments, withDocument } from "../../review/input/document-change.ts";
 import { changeOfPlan, type PlanFile } from "../../review/input/plan-json.ts";
@@ -13,7 +13,7 @@ import {
 import { isUnchanged } from "../../review/report/comment-document.ts";
 import { htmlReport } from "../../review/report/comment-html.ts";
 import { markdownComment } from "../../review/report/comment-markdown.ts";
-import { type Review, reviewOf } from "../../review/review.ts";
+import { reviewOf } from "../../review/review.ts";
 import { findingsOfChange } from "../../review/rules/findings.ts";
 import { loadEnvironments } from "../../stacks/environment-files.ts";
 import { parseYaml } from "../../stacks/parse-yaml.ts";

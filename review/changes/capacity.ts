@@ -1,10 +1,10 @@
 import { vram, vramMiB } from "../../constructs/checks/vram.ts";
 import type { Environment, Service } from "../../contract/environment.ts";
+import { deployedConfigs } from "../facts/model-configs.ts";
+import { at, blocks } from "../facts/values.ts";
+import { environmentOf, resourcesOf, workloadsOf } from "../facts/workloads.ts";
 import { type StackChange, stateBefore, type Values } from "../input/change.ts";
 import { withoutKey } from "../input/stack-facts.ts";
-import { environmentOf, resourcesOf, workloadsOf } from "../rules/facts.ts";
-import { deployedConfigs } from "../rules/model-configs.ts";
-import { at, blocks } from "../rules/values.ts";
 
 /** Capacity and cost of an environment, before or after a change. */
 export interface Capacity {

@@ -2,10 +2,11 @@ import { expect, test } from "vitest";
 import { changeOfDocuments } from "../input/document-change.ts";
 import { parseDocument } from "../input/synthesized-document.ts";
 import { markdownComment } from "../report/comment-markdown.ts";
-import { type Review, reviewOf } from "../review.ts";
+import { reviewOf } from "../review.ts";
 import { findingsOfChange } from "../rules/findings.ts";
 import { type PlannedResource, plannedChange, savedChange } from "../test-plans.ts";
 import { synthesizedText } from "../test-stacks.ts";
+import type { Review } from "./stack-review.ts";
 
 /** `spec` of a pod whose container has a limit of this resource. */
 const pod = (name: string) => ({

@@ -1,9 +1,9 @@
+import { chartDocuments } from "../facts/chart-documents.ts";
 import type { ResourceChange, StackChange, Values } from "../input/change.ts";
 import { asTyped, baseType, isExaminedType } from "../input/resource-types.ts";
 import { few, isOneShot, isOwnChart, withoutKey } from "../input/stack-facts.ts";
 import { changedSubject } from "../input/subject.ts";
 import { blockOf, blocksOf, canonical, isObject } from "../input/value-paths.ts";
-import { chartDocuments } from "./chart-values.ts";
 import { unexaminedAttributes } from "./examined-attributes.ts";
 import { canExpose } from "./exposure.ts";
 import { asTypedChange, type StackComparison } from "./impact-kinds.ts";

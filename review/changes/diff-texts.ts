@@ -1,5 +1,4 @@
 import { hasSecretPattern, hidden, isSecretName, shortenedText } from "../input/secrets.ts";
-import { isObject } from "../input/value-paths.ts";
 import { type DiffLine, lineOf } from "./diff-line.ts";
 
 /** Values as short texts without secrets. */
@@ -10,24 +9,6 @@ export const longText = 160;
 /** Map key, hidden if it may be a secret. */
 export function safeKey(key: string): string {
   return hasSecretPattern(key) ? hidden : short(key);
-}
-
-/** Whether a value is one of the forms in which providers store unset attributes. */
-export function isUnset(value: unknown): boolean {
-  return (
-    value === undefined ||
-    value === null ||
-    value === "" ||
-    value === 0 ||
-    value === false ||
-    (Array.isArray(value) && value.length === 0) ||
-    (isObject(value) && Object.values(value).every(isUnset))
-  );
-}
-
-export function toList(value: unknown): readonly unknown[] {
-  if (Array.isArray(value)) return value;
-  return value === undefined || value === null ? [] : [value];
 }
 
 export function textOf(value: unknown): string {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
+import { chartDocuments } from "../facts/chart-documents.ts";
 import { hidden } from "../input/secrets.ts";
 import { plannedChange } from "../test-plans.ts";
-import { chartDocuments } from "./chart-values.ts";
 import { imageNames } from "./diff-images.ts";
 import { diffPbtxt, fieldsOf } from "./diff-pbtxt.ts";
 import { diffResource } from "./diff-values.ts";

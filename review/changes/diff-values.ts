@@ -1,12 +1,20 @@
+import { chartDocuments } from "../facts/chart-documents.ts";
 import type { Path, ResourceChange } from "../input/change.ts";
 import { PathSet } from "../input/path-set.ts";
 import { commandWord, hasSecretPattern, hidden } from "../input/secrets.ts";
-import { isObject, ownValue, sameValue, serverManagedFields } from "../input/value-paths.ts";
-import { chartDocuments, diffChartValues } from "./chart-values.ts";
+import {
+  hasNoContent,
+  isObject,
+  ownValue,
+  sameValue,
+  serverManagedFields,
+  toList,
+} from "../input/value-paths.ts";
+import { diffChartValues } from "./chart-values.ts";
 import { diffEnvironment, isEnvironmentList } from "./diff-env.ts";
 import { type DiffBlock, type DiffLine, knownAfterApply, lineOf } from "./diff-line.ts";
 import { diffPbtxt, isModelConfig } from "./diff-pbtxt.ts";
-import { isUnset, safeKey, short, textOf, toList, withoutSecrets } from "./diff-texts.ts";
+import { safeKey, short, textOf, withoutSecrets } from "./diff-texts.ts";
 import { byName, fieldOf, type NamedItems, namingField } from "./list-items.ts";
 import {
   isConfigData,
@@ -76,7 +84,7 @@ class Differ {
   #isImageDefault(key: string, after: unknown): boolean {
     const { type, replacePaths } = this.#change;
     const forced = replacePaths.some(([first]) => first === key);
-    return type === "docker_container" && imageDefaults.has(key) && isUnset(after) && !forced;
+    return type === "docker_container" && imageDefaults.has(key) && hasNoContent(after) && !forced;
   }
 
   /** Replaces the image id with its name. */
@@ -94,7 +102,7 @@ class Differ {
     }
     const oldName = named(before, this.#images.before);
     const newName =
-      isUnknown && isUnset(after)
+      isUnknown && hasNoContent(after)
         ? (this.#images.after.get(imageResource) ?? knownAfterApply)
         : named(after, this.#images.after);
     if (oldName !== newName) this.#lines.push(lineOf("image", oldName, newName));
@@ -111,7 +119,7 @@ class Differ {
   }
 
   #walk(before: unknown, after: unknown, at: Location): void {
-    if (before === after || (isUnset(before) && isUnset(after))) return;
+    if (before === after || (hasNoContent(before) && hasNoContent(after))) return;
     if (this.#isServerManaged(after, at)) return;
     const key = lastName(at.path);
     if (isEnvironmentList(key, before) || isEnvironmentList(key, after)) {
@@ -131,8 +139,8 @@ class Differ {
       this.#secretMaps(before, after, at);
       return;
     }
-    if (isUnset(after) && this.#unknownKeys.has(keyOf(at.path))) {
-      if (!isUnset(before))
+    if (hasNoContent(after) && this.#unknownKeys.has(keyOf(at.path))) {
+      if (!hasNoContent(before))
         this.#lines.push(lineOf(at.label, this.#text(before, at), knownAfterApply));
       return;
     }
@@ -161,7 +169,7 @@ class Differ {
     if (path[0] === "metadata" && serverManagedFields.has(lastName(path))) return true;
     const key = keyOf(path);
     const forces = replacePaths.some((it) => keyOf(it) === key);
-    return isUnset(after) && this.#unknownKeys.has(key) && !forces;
+    return hasNoContent(after) && this.#unknownKeys.has(key) && !forces;
   }
 
   #list(before: readonly unknown[], after: readonly unknown[], at: Location): void {
@@ -286,7 +294,7 @@ class Differ {
     const isData = /^(data|binary_data|string_data|stringData|data_wo)$/.test(lastName(at.path));
     const isMap = isData && this.#change.type !== "docker_secret";
     if (!isMap || !(isObject(before) || isObject(after))) {
-      this.#hidden(at.label, !isUnset(before), !isUnset(after));
+      this.#hidden(at.label, !hasNoContent(before), !hasNoContent(after));
       return;
     }
     const [left, right] = [isObject(before) ? before : {}, isObject(after) ? after : {}];
@@ -301,7 +309,7 @@ class Differ {
   #chartValues(before: unknown, after: unknown, at: Location): void {
     const [left, right] = [chartDocuments(before), chartDocuments(after)];
     if (left === undefined || right === undefined) {
-      this.#hidden(at.label, !isUnset(before), !isUnset(after));
+      this.#hidden(at.label, !hasNoContent(before), !hasNoContent(after));
       return;
     }
     const { lines, blocks } = diffChartValues(left, right);
@@ -323,7 +331,7 @@ class Differ {
   }
 
   #text(value: unknown, at: Pick<Location, "path" | "pathBefore">): string | undefined {
-    if (isUnset(value) && value !== false) return undefined;
+    if (hasNoContent(value) && value !== false) return undefined;
     if (this.#hasSecret(at.path) || this.#hasSecret(at.pathBefore)) return hidden;
     const text = textOf(value);
     if (hasSecretPattern(text) || !isPrintable(this.#change.type, at.path, text)) return hidden;

@@ -3,7 +3,7 @@ import type { Path, ResourceChange, Values } from "../input/change.ts";
 import { baseType, type ExaminedType } from "../input/resource-types.ts";
 import { isKnownVariable } from "../input/secrets.ts";
 import { isOneShot } from "../input/stack-facts.ts";
-import { changedPaths, isObject, isUnset } from "../input/value-paths.ts";
+import { changedPaths, hasNoContent, isObject, isUnset } from "../input/value-paths.ts";
 import { type Attributes, type Format, known, metadata } from "./known-attributes.ts";
 
 /** Attributes that restrict a workload; the review does not judge their removal. */
@@ -84,7 +84,7 @@ function withoutKind(values: Values | undefined, other: Values | undefined): Val
 }
 
 function leavesOf(value: unknown, path: Path): readonly (readonly [Path, unknown])[] {
-  if (isUnset(value) || value === 0) return [];
+  if (hasNoContent(value)) return [];
   if (Array.isArray(value)) {
     return value.flatMap((item, index) => leavesOf(item, [...path, index]));
   }

@@ -1,12 +1,12 @@
 import { isLoopback } from "../../contract/loopback.ts";
 import { grpcTarget } from "../../contract/server/server-env.ts";
+import { chartDocuments, chartKey } from "../facts/chart-documents.ts";
 import type { Values } from "../input/change.ts";
 import { baseType, type ExaminedType } from "../input/resource-types.ts";
 import { hidden } from "../input/secrets.ts";
 import { isOneShot, objectName, type StackFacts, withoutKey } from "../input/stack-facts.ts";
 import { subjectOf } from "../input/subject.ts";
 import { blockOf, blocksOf, isObject } from "../input/value-paths.ts";
-import { chartDocuments, chartKey } from "./chart-values.ts";
 import type { StackComparison } from "./impact-kinds.ts";
 
 export const exposureKinds = ["port", "authentication", "upstream", "privilege"] as const;

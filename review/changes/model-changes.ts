@@ -2,10 +2,10 @@ import { vram, vramMiB } from "../../constructs/checks/vram.ts";
 import type { Environment, Service } from "../../contract/environment.ts";
 import { gigaFlopsPerItem } from "../../contract/model-shapes.ts";
 import { type Modality, type ModelSpec, withModalities } from "../../contract/model-spec.ts";
+import { environmentOf } from "../facts/workloads.ts";
 import { type StackChange, stateBefore } from "../input/change.ts";
 import { few } from "../input/stack-facts.ts";
 import { isObject } from "../input/value-paths.ts";
-import { environmentOf } from "../rules/facts.ts";
 import type { Predict } from "./capacity.ts";
 
 /** Sentences about models that a change adds, removes, changes or makes the default. Empty if one of the sides has no environment. */

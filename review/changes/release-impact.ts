@@ -1,7 +1,7 @@
+import { chartDocuments } from "../facts/chart-documents.ts";
 import type { ResourceChange, Values } from "../input/change.ts";
 import type { StackFacts } from "../input/stack-facts.ts";
 import { isObject, sameValue } from "../input/value-paths.ts";
-import { chartDocuments } from "./chart-values.ts";
 import {
   type Impact,
   interruption,

@@ -1,11 +1,11 @@
 import type { ModelConfigJson } from "../../client/triton/model-config.ts";
 import { tensorrtFile } from "../../contract/model-config.ts";
+import { configOf, deployedConfigs, tensorrtOf } from "../facts/model-configs.ts";
+import { serviceContainers } from "../facts/service-containers.ts";
+import { environmentOf, releasesOf } from "../facts/workloads.ts";
 import { type StackChange, stateBefore } from "../input/change.ts";
 import { hasSecretPattern } from "../input/secrets.ts";
 import { blockOf, isObject } from "../input/value-paths.ts";
-import { environmentOf, releasesOf } from "../rules/facts.ts";
-import { configOf, deployedConfigs, tensorrtOf } from "../rules/model-configs.ts";
-import { serviceContainers } from "../rules/service-containers.ts";
 import type { ImageNames } from "./diff-values.ts";
 
 /** Image and model settings of a Triton, before or after a change. */

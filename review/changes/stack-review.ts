@@ -6,6 +6,23 @@ import type { Exposure } from "./exposure.ts";
 import type { Impact } from "./impact-kinds.ts";
 import type { ServingChange } from "./serving.ts";
 
+export const verdictLevels = ["safe", "attention", "blocked"] as const;
+
+export interface Verdict {
+  readonly level: (typeof verdictLevels)[number];
+  /** Sentences, worst first; empty if safe. */
+  readonly reasons: readonly string[];
+}
+
+/** Content of a review comment, without secrets. */
+export interface Review {
+  /** Incremented when a field changes meaning. */
+  readonly schema: 2;
+  readonly verdict: Verdict;
+  /** Sorted by name. */
+  readonly stacks: readonly StackReview[];
+}
+
 export interface StackReview {
   readonly stack: string;
   readonly source: StackChange["source"];

@@ -1,15 +1,7 @@
 import { few } from "../input/stack-facts.ts";
 import { gapTexts } from "./coverage.ts";
 import { newExposures } from "./exposure.ts";
-import type { ReviewedChange, StackReview } from "./stack-review.ts";
-
-export const verdictLevels = ["safe", "attention", "blocked"] as const;
-
-export interface Verdict {
-  readonly level: (typeof verdictLevels)[number];
-  /** Sentences, worst first; empty if safe. */
-  readonly reasons: readonly string[];
-}
+import type { ReviewedChange, StackReview, Verdict } from "./stack-review.ts";
 
 /** Verdict on all stacks of a review. */
 export function verdictOf(stacks: readonly Omit<StackReview, "verdict">[]): Verdict {

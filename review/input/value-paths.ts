@@ -100,6 +100,18 @@ export function isUnset(value: unknown): boolean {
   );
 }
 
+/** Whether a value is unset, zero, or a map of such values, as which providers store unset attributes. */
+export function hasNoContent(value: unknown): boolean {
+  const isMap = isObject(value) && Object.values(value).every(hasNoContent);
+  return isMap || value === 0 || isUnset(value);
+}
+
+/** A list, or a single value as a list; empty for `null`. */
+export function toList(value: unknown): readonly unknown[] {
+  if (Array.isArray(value)) return value;
+  return value === undefined || value === null ? [] : [value];
+}
+
 export function sameValue(left: unknown, right: unknown): boolean {
   if (left === right || (isUnset(left) && isUnset(right))) return true;
   if (typeof left !== "object" || typeof right !== "object") return false;

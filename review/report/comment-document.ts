@@ -1,9 +1,8 @@
 import { dangerOf } from "../changes/danger.ts";
-import { countNames, type StackReview } from "../changes/stack-review.ts";
+import { countNames, type Review, type StackReview } from "../changes/stack-review.ts";
 import { needsAttention, planningFailed } from "../changes/verdict.ts";
 import { omitsFiles } from "../input/document-change.ts";
 import { few } from "../input/stack-facts.ts";
-import type { Review } from "../review.ts";
 import { type Block, heading, type Level, listOf, plural, type Text } from "./comment-blocks.ts";
 import { capacitySection, servingSection } from "./comment-capacity.ts";
 import { actionWord, changeSection, differenceSection } from "./comment-changes.ts";

@@ -1,6 +1,6 @@
 import { scrollShadows } from "../../contract/scroll-shadows.ts";
 import type { DiffBlock } from "../changes/diff-line.ts";
-import type { Review } from "../review.ts";
+import type { Review } from "../changes/stack-review.ts";
 import { type Block, type Span, type Text, withVisibleControls } from "./comment-blocks.ts";
 import { documentOf } from "./comment-document.ts";
 

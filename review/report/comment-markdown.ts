@@ -1,5 +1,5 @@
 import type { DiffBlock } from "../changes/diff-line.ts";
-import type { Review } from "../review.ts";
+import type { Review } from "../changes/stack-review.ts";
 import { type Block, levels, type Span, type Text, withVisibleControls } from "./comment-blocks.ts";
 import { type DocumentOptions, documentOf } from "./comment-document.ts";
 

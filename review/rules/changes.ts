@@ -1,9 +1,9 @@
+import { at, isSet, text } from "../facts/values.ts";
+import { environmentBefore, environmentOf } from "../facts/workloads.ts";
 import type { ResourceChange, StackChange } from "../input/change.ts";
 import { isForgotten, isOneShot, withoutKey } from "../input/stack-facts.ts";
 import { canonical, isObject } from "../input/value-paths.ts";
-import { environmentBefore, environmentOf } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
-import { at, isSet, text } from "./values.ts";
 
 /** Destroyed or replaced resources of some types, unless the whole stack is destroyed. */
 function removed(types: RegExp) {

@@ -1,9 +1,9 @@
 import { podSecurity } from "../../contract/pods.ts";
+import { serviceContainers } from "../facts/service-containers.ts";
+import { at, isMissing, isUnknown, map, text, texts } from "../facts/values.ts";
+import { metadataOf, ofType } from "../facts/workloads.ts";
 import { hidden } from "../input/secrets.ts";
-import { metadataOf, ofType } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
-import { serviceContainers } from "./service-containers.ts";
-import { at, isMissing, isUnknown, map, text, texts } from "./values.ts";
 
 /** Privileges, restarts and logs of containers, and the security level of their namespaces. */
 export const containerRules: readonly ReviewRule[] = [

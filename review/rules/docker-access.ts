@@ -1,8 +1,8 @@
+import { volumesOf } from "../facts/service-containers.ts";
+import { at, blocks, text } from "../facts/values.ts";
+import { environmentOf, resourcesOf } from "../facts/workloads.ts";
 import { withoutUser } from "../input/secrets.ts";
-import { environmentOf, resourcesOf } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
-import { volumesOf } from "./service-containers.ts";
-import { at, blocks, text } from "./values.ts";
 
 /** Access to the Docker engine. */
 export const dockerAccessRules: readonly ReviewRule[] = [

@@ -1,8 +1,15 @@
 import { isLoopback } from "../../contract/loopback.ts";
 import { embedPort, tritonPorts } from "../../contract/ports.ts";
-import { serviceTypes } from "../changes/chart-values.ts";
-import type { StackChange } from "../input/change.ts";
-import { selects } from "../input/stack-facts.ts";
+import { serviceTypes } from "../facts/chart-documents.ts";
+import {
+  hostAddress,
+  option,
+  options,
+  publishedPorts,
+  type ServiceContainer,
+  serviceContainers,
+} from "../facts/service-containers.ts";
+import { at, blocks, map, number, optionText, text } from "../facts/values.ts";
 import {
   deploymentsOf,
   environmentOf,
@@ -12,17 +19,10 @@ import {
   releasesOf,
   resourcesOf,
   specOf,
-} from "./facts.ts";
+} from "../facts/workloads.ts";
+import type { StackChange } from "../input/change.ts";
+import { selects } from "../input/stack-facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
-import {
-  hostAddress,
-  option,
-  options,
-  publishedPorts,
-  type ServiceContainer,
-  serviceContainers,
-} from "./service-containers.ts";
-import { at, blocks, map, number, optionText, text } from "./values.ts";
 
 const tunnelHint = (service: string) =>
   `'npx clipstack tunnel' provides access to ${service} from other hosts`;

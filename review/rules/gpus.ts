@@ -1,8 +1,12 @@
+import {
+  type ServiceContainer,
+  serviceContainers,
+  visibleGpus,
+} from "../facts/service-containers.ts";
+import { at, number, text } from "../facts/values.ts";
+import { environmentOf, releasesOf } from "../facts/workloads.ts";
 import type { StackChange } from "../input/change.ts";
-import { environmentOf, releasesOf } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
-import { type ServiceContainer, serviceContainers, visibleGpus } from "./service-containers.ts";
-import { at, number, text } from "./values.ts";
 
 function mayHaveGpus({ values, env }: ServiceContainer): boolean {
   const isNamed = env.has("NVIDIA_VISIBLE_DEVICES") && env.get("NVIDIA_VISIBLE_DEVICES") !== "";

@@ -2,16 +2,16 @@ import { tritonStartSeconds } from "../../constructs/models/triton-times.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { executionInstances } from "../../contract/model-config.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
-import type { StackChange } from "../input/change.ts";
-import { configOf, tensorrtOf } from "./model-configs.ts";
-import { each, type ReviewRule, rule } from "./rule.ts";
+import { configOf, tensorrtOf } from "../facts/model-configs.ts";
 import {
   type ServiceContainer,
   serviceContainers,
   tritonContainers,
   visibleGpus,
-} from "./service-containers.ts";
-import { at, commandText, goSeconds, isMissing, texts } from "./values.ts";
+} from "../facts/service-containers.ts";
+import { at, commandText, goSeconds, isMissing, texts } from "../facts/values.ts";
+import type { StackChange } from "../input/change.ts";
+import { each, type ReviewRule, rule } from "./rule.ts";
 
 /** Health checks of containers. */
 export const healthRules: readonly ReviewRule[] = [

@@ -1,10 +1,10 @@
 import { renderFinding } from "../../constructs/checks/findings.ts";
 import { type PortClaim, portConflicts } from "../../constructs/checks/ports.ts";
+import { publishedPorts, serviceContainers } from "../facts/service-containers.ts";
+import { at, blocks, number, text } from "../facts/values.ts";
+import { releasesOf, resourcesOf, specOf } from "../facts/workloads.ts";
 import type { StackChange } from "../input/change.ts";
-import { releasesOf, resourcesOf, specOf } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
-import { publishedPorts, serviceContainers } from "./service-containers.ts";
-import { at, blocks, number, text } from "./values.ts";
 
 /** Ports of the host that containers, kind and Services use. */
 export const hostPortRules: readonly ReviewRule[] = [

@@ -1,9 +1,9 @@
 import { renderFinding } from "../../constructs/checks/findings.ts";
 import { imageFindings, releaseFindings } from "../../constructs/checks/images.ts";
-import { gpuOf, ofType } from "./facts.ts";
+import { imagesOf } from "../facts/used-images.ts";
+import { isMissing, text } from "../facts/values.ts";
+import { gpuOf, ofType } from "../facts/workloads.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
-import { imagesOf } from "./used-images.ts";
-import { isMissing, text } from "./values.ts";
 
 /** Versions, availability and GPU support of images. */
 export const imageRules: readonly ReviewRule[] = [

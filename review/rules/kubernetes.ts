@@ -6,8 +6,7 @@ import {
   sharedQuotaFindings,
 } from "../../constructs/checks/scaling.ts";
 import { gpuResource } from "../../contract/gpus.ts";
-import type { StackChange } from "../input/change.ts";
-import { selects } from "../input/stack-facts.ts";
+import { at, block, cpuMillicores, isSet, map, memoryMiB, number, text } from "../facts/values.ts";
 import {
   autoscalersOf,
   deploymentsOf,
@@ -22,9 +21,10 @@ import {
   specOf,
   type Workload,
   workloadsOf,
-} from "./facts.ts";
+} from "../facts/workloads.ts";
+import type { StackChange } from "../input/change.ts";
+import { selects } from "../input/stack-facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
-import { at, block, cpuMillicores, isSet, map, memoryMiB, number, text } from "./values.ts";
 
 /** Kubernetes objects that must agree with each other. */
 export const kubernetesRules: readonly ReviewRule[] = [

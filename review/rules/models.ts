@@ -2,7 +2,16 @@ import { renderFinding } from "../../constructs/checks/findings.ts";
 import { memoryFindings } from "../../constructs/checks/memory.ts";
 import { type VramUse, vramFindings, weightsOfMiB } from "../../constructs/checks/vram.ts";
 import { engineCacheMount, executionInstances } from "../../contract/model-config.ts";
-import type { StackChange } from "../input/change.ts";
+import { configOf, deployedConfigs, problemsOf, tensorrtOf } from "../facts/model-configs.ts";
+import {
+  option,
+  type ServiceContainer,
+  serviceContainers,
+  tritonContainers,
+  visibleGpus,
+  volumesOf,
+} from "../facts/service-containers.ts";
+import { at, block, blocks, memoryMiB, number, refersTo, text } from "../facts/values.ts";
 import {
   environmentOf,
   gpuOf,
@@ -12,18 +21,9 @@ import {
   servedSpecs,
   type Workload,
   workloadsOf,
-} from "./facts.ts";
-import { configOf, deployedConfigs, problemsOf, tensorrtOf } from "./model-configs.ts";
+} from "../facts/workloads.ts";
+import type { StackChange } from "../input/change.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
-import {
-  option,
-  type ServiceContainer,
-  serviceContainers,
-  tritonContainers,
-  visibleGpus,
-  volumesOf,
-} from "./service-containers.ts";
-import { at, block, blocks, memoryMiB, number, refersTo, text } from "./values.ts";
 
 /** Host memory of the weights of all models; `undefined` without a model or if unknown. */
 function hostWeightsMiB(

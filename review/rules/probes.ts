@@ -3,7 +3,8 @@ import { embedPaths } from "../../contract/embed-api.ts";
 import { executionInstances } from "../../contract/model-config.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
 import { startSeconds as podStartSeconds } from "../../contract/pods.ts";
-import type { Values } from "../input/change.ts";
+import { deployedConfigs } from "../facts/model-configs.ts";
+import { at, block, blocks, commandText, number, pathOnly, text, texts } from "../facts/values.ts";
 import {
   deploymentsOf,
   ownPodContainers,
@@ -11,10 +12,9 @@ import {
   podOf,
   releasesOf,
   specOf,
-} from "./facts.ts";
-import { deployedConfigs } from "./model-configs.ts";
+} from "../facts/workloads.ts";
+import type { Values } from "../input/change.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
-import { at, block, blocks, commandText, number, pathOnly, text, texts } from "./values.ts";
 
 /** Probes of pods and the time that they allow for the start. */
 export const probeRules: readonly ReviewRule[] = [

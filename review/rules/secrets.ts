@@ -1,11 +1,18 @@
+import { cached } from "../facts/cached.ts";
+import { blocks, isExpression, isSet, texts } from "../facts/values.ts";
+import {
+  deploymentsOf,
+  ofType,
+  podContainers,
+  podOf,
+  releasesOf,
+  resourcesOf,
+} from "../facts/workloads.ts";
 import type { Path, ResourceChange } from "../input/change.ts";
 import { PathSet } from "../input/path-set.ts";
 import { canBeSecret, hasSecretPattern, isSecretName } from "../input/secrets.ts";
 import { isObject, textsIn } from "../input/value-paths.ts";
-import { cached } from "./cached.ts";
-import { deploymentsOf, ofType, podContainers, podOf, releasesOf, resourcesOf } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
-import { blocks, isExpression, isSet, texts } from "./values.ts";
 
 const sensitivePaths = cached(({ sensitive }: ResourceChange) => new PathSet(sensitive));
 

@@ -1,10 +1,10 @@
 import { stopSeconds } from "../../constructs/checks/stop-times.ts";
 import { graceSeconds as podGraceSeconds } from "../../contract/pods.ts";
+import { option, serviceContainers } from "../facts/service-containers.ts";
+import { at, block, blocks, isMissing, number, texts } from "../facts/values.ts";
+import { deploymentsOf, ownPodContainers, podContainers, podOf } from "../facts/workloads.ts";
 import type { Values } from "../input/change.ts";
-import { deploymentsOf, ownPodContainers, podContainers, podOf } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
-import { option, serviceContainers } from "./service-containers.ts";
-import { at, block, blocks, isMissing, number, texts } from "./values.ts";
 
 /** Shutdown of containers and pods. */
 export const shutdownRules: readonly ReviewRule[] = [

@@ -1,8 +1,8 @@
+import { at, block, isExpression, isSet, text } from "../facts/values.ts";
+import { environmentBefore, environmentOf } from "../facts/workloads.ts";
 import { withoutUser } from "../input/secrets.ts";
 import { blocksOf, isObject, sameValue } from "../input/value-paths.ts";
-import { environmentBefore, environmentOf } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
-import { at, block, isExpression, isSet, text } from "./values.ts";
 
 /** Kind and settings of the backend; the kind is empty without a backend. */
 function backendOf(terraform: unknown) {

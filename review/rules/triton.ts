@@ -2,10 +2,10 @@ import { normalisedImage, tokenIds } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { tritonPorts } from "../../contract/ports.ts";
 import { elementCount } from "../../contract/tensor.ts";
-import { environmentOf, releasesOf, servedSpecs } from "./facts.ts";
+import { option, serviceContainers, tritonContainers } from "../facts/service-containers.ts";
+import { at, blocks, isMissing, number, optionText, text, texts } from "../facts/values.ts";
+import { environmentOf, releasesOf, servedSpecs } from "../facts/workloads.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
-import { option, serviceContainers, tritonContainers } from "./service-containers.ts";
-import { at, blocks, isMissing, number, optionText, text, texts } from "./values.ts";
 
 /** Smallest value in NVIDIA's examples. */
 const minSharedMemoryMiB = 256;

@@ -1,6 +1,6 @@
 import type { StackChange } from "../input/change.ts";
-import { deploymentsOf, podContainers, podOf, releasesOf, resourcesOf } from "./facts.ts";
 import { at, block, isExpression, isMissing, text } from "./values.ts";
+import { deploymentsOf, podContainers, podOf, releasesOf, resourcesOf } from "./workloads.ts";
 
 /** Image of a resource. */
 export interface UsedImage {

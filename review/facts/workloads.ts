@@ -1,10 +1,10 @@
 import { type Environment, environment } from "../../contract/environment.ts";
 import { type GpuSpec, gpuResource, gpuSpecOf } from "../../contract/gpus.ts";
-import { chartDocuments } from "../changes/chart-values.ts";
 import type { ResourceChange, StackChange, Values } from "../input/change.ts";
 import { baseType } from "../input/resource-types.ts";
 import { isOwnChart } from "../input/stack-facts.ts";
 import { cached } from "./cached.ts";
+import { chartDocuments } from "./chart-documents.ts";
 import { at, block, blocks, cpuMillicores, map, memoryMiB, number, text } from "./values.ts";
 
 /** Data of a stack after the change, shared by several rules. */

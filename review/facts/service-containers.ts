@@ -3,8 +3,8 @@ import { tritonCommandOf } from "../../contract/triton-flags.ts";
 import type { ResourceChange, StackChange, Values } from "../input/change.ts";
 import { isOneShot, withoutKey } from "../input/stack-facts.ts";
 import { cached } from "./cached.ts";
-import { environmentOf, resourcesOf } from "./facts.ts";
 import { blocks, text, texts } from "./values.ts";
+import { environmentOf, resourcesOf } from "./workloads.ts";
 
 /** Long-running Docker container. */
 export interface ServiceContainer {

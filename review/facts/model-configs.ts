@@ -9,10 +9,10 @@ import { precisionSourceOf } from "../../contract/triton-releases.ts";
 import type { ResourceChange, StackChange } from "../input/change.ts";
 import { withoutKey } from "../input/stack-facts.ts";
 import { cached } from "./cached.ts";
-import { releasesOf, resourcesOf } from "./facts.ts";
 import { type ServiceContainer, serviceContainers, volumesOf } from "./service-containers.ts";
 import { imagesOf } from "./used-images.ts";
 import { at, block, blocks, isExpression } from "./values.ts";
+import { releasesOf, resourcesOf } from "./workloads.ts";
 
 /** `config.pbtxt` written by a stack. */
 export interface DeployedConfig {

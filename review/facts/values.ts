@@ -2,7 +2,7 @@ import { quantity } from "../../contract/quantity.ts";
 import type { Path, ResourceChange, Values } from "../input/change.ts";
 import { commandWord, hasSecretPattern, hidden } from "../input/secrets.ts";
 import { secondsOf } from "../input/stack-facts.ts";
-import { blocksOf, isObject } from "../input/value-paths.ts";
+import { blocksOf, isObject, toList } from "../input/value-paths.ts";
 
 /**
  * Readers of resource values. A block is an object in a synthesized file and a list in a plan. A value known only to
@@ -40,15 +40,9 @@ export function number(value: unknown): number | undefined {
   return digits === undefined || !/^-?\d+(\.\d+)?$/.test(digits) ? undefined : Number(digits);
 }
 
-/** A list, or a single value as a list. */
-export function list(value: unknown): readonly unknown[] {
-  if (value === undefined || value === null) return [];
-  return Array.isArray(value) ? value : [value];
-}
-
 /** Texts of a list, including expressions. */
 export function texts(value: unknown): readonly string[] {
-  return list(value).filter((item) => typeof item === "string");
+  return toList(value).filter((item) => typeof item === "string");
 }
 
 /** Known values of a map. */
