@@ -637,7 +637,7 @@ describe("with the tiny model", () => {
 
 /** Embedder that computes on command of the test. */
 class HeldEmbedder implements ImageEmbedder {
-  waitingImages = 0;
+  waitingItems = 0;
   closed = false;
   isReady = true;
   announced = 0;
@@ -647,9 +647,9 @@ class HeldEmbedder implements ImageEmbedder {
 
   async embed(images: readonly Uint8Array[], { signal }: { signal?: AbortSignal } = {}) {
     this.signals.push(signal);
-    this.waitingImages += images.length;
+    this.waitingItems += images.length;
     await new Promise<void>((resolve) => this.#held.push(resolve));
-    this.waitingImages -= images.length;
+    this.waitingItems -= images.length;
     if (this.#failure !== undefined) throw this.#failure;
     return images.map(() => new Float32Array(embeddingWidth).fill(1));
   }

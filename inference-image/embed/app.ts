@@ -7,7 +7,6 @@ import Fastify, {
 } from "fastify";
 import { embedResponseHeaders, embedRoutes } from "../../contract/embed-routes.ts";
 import type { ServerEnv } from "../../contract/server/server-env.ts";
-import { Admission } from "../../http/admission.ts";
 import {
   headersTimeoutMs,
   requestTimeoutMs,
@@ -101,8 +100,6 @@ export function buildApp(options: AppOptions): FastifyInstance {
     maxBytesInFlight: limits.maxQueueBytes,
   });
   const pipeline = new EmbedPipeline({ models, preprocessor, metrics });
-  const admission = new Admission(limits, () => pipeline.queuedItems);
-  metrics.pendingBytesFrom(() => admission.bytes);
 
   const accepted = trackRequests(app, (request, reply, status) => {
     const model = requests.modelOf(request) ?? "none";
@@ -123,21 +120,22 @@ export function buildApp(options: AppOptions): FastifyInstance {
     await models.close();
   });
 
-  registerErrorResponses(app, admission);
-  if (options.loopbackOnly === true) rejectOtherOrigins(app);
-  const addRoute = routeAdder(app, apiKey);
-  registerOperationsRoutes(addRoute, options, () => state.draining);
   const requests = new RequestAdmission(app, {
-    admission,
+    limits,
+    queuedItems: () => pipeline.queuedItems,
     state: () => {
       if (state.draining) return "draining";
       return models.loaded ? "serving" : "loading";
     },
   });
+  metrics.pendingBytesFrom(() => requests.bytes);
+  registerErrorResponses(app, requests);
+  if (options.loopbackOnly === true) rejectOtherOrigins(app);
+  const addRoute = routeAdder(app, apiKey);
+  registerOperationsRoutes(addRoute, options, () => state.draining);
   const routeOptions = {
     requests,
     pipeline,
-    admission,
     json,
     metrics,
     models,

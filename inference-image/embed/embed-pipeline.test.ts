@@ -79,8 +79,7 @@ function open({ instances = 1, maxBatchSize = 1 } = {}) {
   const signal = new AbortController().signal;
   const answered: number[] = [];
   const send = async (level: number) => {
-    const times = { decode: 0, queue: 0, infer: 0 };
-    await pipeline.images(model, [Uint8Array.of(level)], { signal, file: "copied" }, times);
+    await pipeline.images(model, [Uint8Array.of(level)], { signal, file: "copied" });
     answered.push(level);
   };
   return { session, preprocessor, embedder, send, answered };
@@ -99,7 +98,7 @@ test("no request is overtaken by a later one whose image was decoded first", asy
   // the model is busy while the others are decoded in reverse
   for (const level of [4, 3, 2]) {
     preprocessor.decode(level);
-    await until(() => embedder.waitingImages === 5 - level);
+    await until(() => embedder.waitingItems === 5 - level);
   }
   for (const count of [2, 3, 4]) {
     session.end();
@@ -120,7 +119,7 @@ test("batches on several instances start in the order of arrival", async () => {
   }
   for (const [waiting, level] of [5, 6, 3, 4].entries()) {
     preprocessor.decode(level);
-    await until(() => embedder.waitingImages === waiting + 1);
+    await until(() => embedder.waitingItems === waiting + 1);
   }
   for (const count of [3, 4]) {
     session.end();

@@ -20,18 +20,23 @@ export interface EmbedPipelineOptions {
 
 /** Durations of the stages of a request, in milliseconds. */
 export interface StageTimes {
-  decode: number;
-  queue: number;
-  infer: number;
+  /** Also of the tokenizer. */
+  readonly decode: number;
+  readonly queue: number;
+  readonly infer: number;
   /** Time until the images of all URLs have arrived; absent without URLs. */
-  download?: number;
+  readonly download?: number;
 }
 
-export interface TextEmbeddings {
-  /** One vector per text, in order. */
+/** Embedded images or texts of one request. */
+export interface Embedded {
+  /** One vector per image or text, in order. */
   readonly vectors: readonly Float32Array[];
-  /** Token ids of each text before padding, begin and end included. */
+  /** Token ids of each text before padding, begin and end included; none for images. */
   readonly tokens: readonly number[];
+  readonly times: StageTimes;
+  /** Fingerprint of the embeddings, if known. */
+  readonly fingerprint: string | undefined;
 }
 
 /** Parts of one request that are embedded concurrently. */
@@ -61,64 +66,70 @@ export class EmbedPipeline {
   /**
    * Embeds image files.
    *
-   * @param times - Receives the durations of the stages.
-   * @returns One vector per image, in order.
    * @throws {EmbedError} for the first invalid image, or the reason of the signal
    */
   async images(
     model: ImageModel,
     images: readonly Uint8Array[],
     options: Required<RunOptions>,
-    times: StageTimes,
-  ): Promise<readonly Float32Array[]> {
-    const { preprocessor } = this.#options;
+  ): Promise<Embedded> {
+    const { preprocessor, metrics } = this.#options;
     const input = model.embedder.input ?? "pixels";
     const compute = async () => {
-      const { inputs, vectors } = await this.#submit(images, model, input, options, times);
-      const result = await vectors;
+      const { inputs, decode, stages, ...submitted } = await this.#submit(
+        images,
+        model,
+        input,
+        options,
+      );
+      const vectors = await submitted.vectors;
       if (input === "pixels") {
         for (const [index, pixels] of inputs.entries()) {
           if (pixels !== images[index]) preprocessor.recycle(pixels);
         }
       }
-      return result;
+      const { queue, infer } = stages;
+      return { vectors, times: { decode, queue, infer } };
     };
-    return unlessAborted(compute(), options.signal);
+    const { vectors, times } = await unlessAborted(compute(), options.signal);
+    metrics.tower(model.spec.name, "image").embedded(vectors.length);
+    return { vectors, tokens: [], times, fingerprint: model.embedder.fingerprint };
   }
 
   /**
    * Tokenizes and embeds texts. A request of many texts has only a part of them in the queue, so that others are not delayed.
    *
-   * @param times - Receives the durations of the stages; `decode` is the tokenizer's.
    * @throws {EmbedError} the reason of the signal
    */
   async texts(
     { tokenizer, embedder, spec }: TextModel,
     texts: readonly string[],
     { signal }: { readonly signal: AbortSignal },
-    times: StageTimes,
-  ): Promise<TextEmbeddings> {
+  ): Promise<Embedded> {
     const size = spec.batching.maximum;
     const parts = Array.from({ length: Math.ceil(texts.length / size) }, (_, part) => part * size);
     const tokens: number[] = [];
+    const stages = new LongestStages();
+    let decode = 0;
     const embedPart = async (first: number): Promise<readonly Float32Array[]> => {
       signal.throwIfAborted();
       const startedAt = performance.now();
       const encoded = await tokenizer.encode(texts.slice(first, first + size), signal);
-      times.decode += performance.now() - startedAt;
+      decode += performance.now() - startedAt;
       for (const [index, count] of encoded.tokens.entries()) tokens[first + index] = count;
-      const onTiming = longestStage(times);
+      const { onTiming } = stages;
       return await embedder.embed(encoded, { signal, onTiming }).catch((error: unknown) => {
         throw withTextOffset(error, first);
       });
     };
     const startedAt = performance.now();
     const vectors = await unlessAborted(mapConcurrently(parts, concurrentParts, embedPart), signal);
-    if (parts.length > 1) {
-      // the parts of the request wait for each other
-      times.infer = Math.max(0, performance.now() - startedAt - times.decode - times.queue);
-    }
-    return { vectors: vectors.flat(), tokens };
+    this.#options.metrics.tower(spec.name, "text").embedded(texts.length);
+    const { queue, infer } = stages;
+    // the parts of a request wait for each other
+    const waited = Math.max(0, performance.now() - startedAt - decode - queue);
+    const times = { decode, queue, infer: parts.length > 1 ? waited : infer };
+    return { vectors: vectors.flat(), tokens, times, fingerprint: embedder.fingerprint };
   }
 
   /** Returns the position of a request in the queue of its model, by its arrival. */
@@ -133,7 +144,6 @@ export class EmbedPipeline {
     model: ImageModel,
     input: "pixels" | "encoded",
     options: Required<RunOptions>,
-    times: StageTimes,
   ) {
     const { embedder } = model;
     const order = this.#nextOrder();
@@ -141,16 +151,17 @@ export class EmbedPipeline {
     try {
       const startedAt = performance.now();
       const inputs = await this.#decodeAll(images, model, input, options);
-      times.decode = performance.now() - startedAt;
+      const decode = performance.now() - startedAt;
+      const stages = new LongestStages();
       const vectors = embedder.embed(inputs, {
         ...(embedder.takesFile !== undefined && {
           areFiles: inputs.map((decoded, index) => decoded === images[index]),
         }),
         signal: options.signal,
-        onTiming: longestStage(times),
+        onTiming: stages.onTiming,
         order,
       });
-      return { inputs, vectors };
+      return { inputs, decode, stages, vectors };
     } finally {
       settleAnnouncement();
     }
@@ -198,11 +209,13 @@ export class EmbedPipeline {
   }
 }
 
-/** Records the longest queue time and execution of a request. */
-function longestStage(times: StageTimes): (timing: EmbedTiming) => void {
-  return ({ queueSeconds, inferSeconds }) => {
-    times.queue = Math.max(times.queue, queueSeconds * 1000);
-    times.infer = Math.max(times.infer, inferSeconds * 1000);
+/** Longest queue time and execution of a request, in milliseconds. */
+class LongestStages {
+  queue = 0;
+  infer = 0;
+  readonly onTiming = ({ queueSeconds, inferSeconds }: EmbedTiming): void => {
+    this.queue = Math.max(this.queue, queueSeconds * 1000);
+    this.infer = Math.max(this.infer, inferSeconds * 1000);
   };
 }
 

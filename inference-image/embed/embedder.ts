@@ -1,27 +1,28 @@
 import type { EncodedTexts } from "../../inference/text/tokenizer.ts";
 
-/** Image or text tower of one model: ONNX Runtime in this process, or Tritons behind a gateway. */
-interface TowerEmbedder {
+/** Image or text tower of one model: ONNX Runtime in this process, or Triton servers behind a gateway. */
+export interface TowerEmbedder<Input> {
+  /**
+   * Embeds the items of a request.
+   *
+   * @returns One vector of the model's width with unit L2 norm per item, in order.
+   * @throws {InferenceError} or {TritonError}
+   */
+  embed(input: Input, options?: EmbedOptions): Promise<readonly Float32Array[]>;
+  /** Number of items that were passed to `embed()` and wait for execution. */
+  readonly waitingItems: number;
   /** Returns whether it can embed now; false, not an error, if it cannot. */
   ready(): Promise<boolean>;
   /** One-line reason for which it cannot embed, if known. */
-  readonly unavailableReason?: string;
+  readonly unavailableReason?: string | undefined;
   /** Fingerprint of its embeddings; undefined if it is unknown or the Triton servers differ. */
   readonly fingerprint?: string | undefined;
-  /** Finishes accepted images or texts, then frees all resources. */
+  /** Finishes accepted items, then frees all resources. */
   close(): Promise<void>;
 }
 
-export interface ImageEmbedder extends TowerEmbedder {
-  /**
-   * Embeds preprocessed images.
-   *
-   * @param images - One or more, each `[height, width, 3]` 8-bit RGB of the model's input size, row-major; or image files, if `input` is
-   *   `encoded`.
-   * @returns One vector of the model's width with unit L2 norm per image, in order.
-   * @throws {InferenceError} or {TritonError}
-   */
-  embed(images: readonly Uint8Array[], options?: EmbedOptions): Promise<readonly Float32Array[]>;
+/** Embeds preprocessed images, each `[height, width, 3]` 8-bit RGB of the model's input size, row-major; or the files that it takes. */
+export interface ImageEmbedder extends TowerEmbedder<readonly Uint8Array[]> {
   /**
    * Announces images that are being decoded, so that a batch may wait for them.
    *
@@ -33,28 +34,17 @@ export interface ImageEmbedder extends TowerEmbedder {
    *
    * @default "pixels"
    */
-  readonly input?: "pixels" | "encoded";
+  readonly input?: "pixels" | "encoded" | undefined;
   /**
    * Returns whether `embed()` accepts an image file as it is, in place of its pixels.
    *
    * @default - it accepts none if `input` is `pixels`, all if it is `encoded`
    */
   takesFile?(file: Uint8Array): boolean;
-  /** Number of images that were passed to `embed()` and wait for execution. */
-  readonly waitingImages: number;
 }
 
-export interface TextEmbedder extends TowerEmbedder {
-  /**
-   * Embeds token ids.
-   *
-   * @returns One vector of the model's width with unit L2 norm per text, in order.
-   * @throws {InferenceError} or {TritonError}
-   */
-  embed(texts: EncodedTexts, options?: EmbedOptions): Promise<readonly Float32Array[]>;
-  /** Number of texts that were passed to `embed()` and wait for execution. */
-  readonly waitingTexts: number;
-}
+/** Embeds token ids. */
+export type TextEmbedder = TowerEmbedder<EncodedTexts>;
 
 export interface EmbedOptions {
   /**
@@ -79,7 +69,7 @@ export interface EmbedOptions {
 export interface EmbedTiming {
   /** Time in the queue; 0 if unknown. */
   readonly queueSeconds: number;
-  /** Time of the execution, or of the call to a Triton. */
+  /** Time of the execution, or of the call to a Triton server. */
   readonly inferSeconds: number;
 }
 

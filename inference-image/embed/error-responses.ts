@@ -1,18 +1,18 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { methodsOf } from "../../contract/embed-routes.ts";
 import { openAiPrefix } from "../../contract/openai-api.ts";
-import type { Admission } from "../../http/admission.ts";
 import { EmbedError } from "../../http/embed-error.ts";
 import { toEmbedError } from "../http/errors.ts";
 import { openAiErrorBody } from "../openai/error-body.ts";
+import type { RequestAdmission } from "./request-admission.ts";
 
 /** `Retry-After` of a 503, in seconds. */
 const unavailableSeconds = 1;
 
 /** Makes every error a response of the embed API, with the headers that its code requires. */
-export function registerErrorResponses(app: FastifyInstance, admission: Admission): void {
+export function registerErrorResponses(app: FastifyInstance, requests: RequestAdmission): void {
   const sendError = (request: FastifyRequest, reply: FastifyReply, error: EmbedError) => {
-    if (error.code === "overloaded") reply.header("retry-after", admission.retryAfterSeconds);
+    if (error.code === "overloaded") reply.header("retry-after", requests.retryAfterSeconds);
     if (error.code === "unavailable") reply.header("retry-after", unavailableSeconds);
     if (error.code === "unauthorized") reply.header("www-authenticate", 'Bearer realm="clipstack"');
     // the rest of a slow body is not awaited

@@ -1,17 +1,19 @@
-import {
-  embeddingTensor,
-  imagePixels,
-  imageTowerOf,
-  textTowerOf,
-} from "../../contract/model-shapes.ts";
+import { imagePixels, imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import type { ImageTower } from "../../contract/model-spec.ts";
 import type { Tensor } from "../../contract/tensor.ts";
 import { imageTensor, pixelTensor } from "../../inference/preprocess/image-tensor.ts";
 import { Batcher } from "../../inference/session/batcher.ts";
 import { embeddingsOf } from "../../inference/session/embeddings.ts";
-import { tokenRows, tokenTensor } from "../../inference/session/token-tensor.ts";
+import { type TokenRow, tokenRows, tokenTensor } from "../../inference/session/token-tensor.ts";
 import type { InferOptions } from "../../inference/session/types.ts";
-import type { EmbedderObserver, EmbedOptions, ImageEmbedder, TextEmbedder } from "./embedder.ts";
+import type { EncodedTexts } from "../../inference/text/tokenizer.ts";
+import type {
+  EmbedderObserver,
+  EmbedOptions,
+  ImageEmbedder,
+  TextEmbedder,
+  TowerEmbedder,
+} from "./embedder.ts";
 import type { ServerModel } from "./server-model.ts";
 
 export interface OnnxEmbedderOptions {
@@ -28,23 +30,12 @@ export function createOnnxEmbedder(
   options: OnnxEmbedderOptions,
 ): ImageEmbedder {
   const tower = imageTowerOf(model.spec);
-  const batches = new TowerBatches(model, embeddingTensor(model.spec, tower).name, options);
   const toInput = model.session.inputs[0]!.dataType === "UINT8" ? uint8Input : fp32Input;
-  return {
-    embed: (images, embedOptions) =>
-      batches.embed(
-        images.length,
-        (first, end) => toInput(tower, images.slice(first, end)),
-        embedOptions,
-      ),
-    announce: () => batches.batcher.announce(),
-    fingerprint: options.fingerprint,
-    ready: async () => model.alive,
-    get waitingImages() {
-      return batches.batcher.queuedItems;
-    },
-    close: () => batches.close(),
-  };
+  return new OnnxEmbedder<readonly Uint8Array[], Uint8Array>(model, options, {
+    output: tower.output,
+    itemsOf: (images) => images,
+    toInput: (images) => toInput(tower, images),
+  });
 }
 
 /** Embeds token ids with ONNX Runtime in this process, as {@link createOnnxEmbedder}. */
@@ -53,45 +44,43 @@ export function createOnnxTextEmbedder(
   options: OnnxEmbedderOptions,
 ): TextEmbedder {
   const tower = textTowerOf(model.spec);
-  const batches = new TowerBatches(model, tower.output, options);
-  return {
-    embed(encoded, embedOptions) {
-      const rows = tokenRows(encoded);
-      const inputOf = (first: number, end: number): ModelInput => ({
-        tensor: tokenTensor(tower, rows.slice(first, end)),
-        inputs: "transferred",
-      });
-      return batches.embed(rows.length, inputOf, embedOptions);
-    },
-    fingerprint: options.fingerprint,
-    ready: async () => model.alive,
-    get waitingTexts() {
-      return batches.batcher.queuedItems;
-    },
-    close: () => batches.close(),
-  };
+  return new OnnxEmbedder<EncodedTexts, TokenRow>(model, options, {
+    output: tower.output,
+    itemsOf: tokenRows,
+    toInput: (rows) => ({ tensor: tokenTensor(tower, rows), inputs: "transferred" }),
+  });
 }
 
 /** Input of one execution. */
-export interface ModelInput {
+interface ModelInput {
   readonly tensor: Tensor;
   /** As in {@link InferOptions}: `copied` if the tensor shares the memory of the caller. */
   readonly inputs: NonNullable<InferOptions["inputs"]>;
 }
 
-/** Dynamic batching of one tower. */
-export class TowerBatches {
-  readonly batcher: Batcher;
-  readonly #model: ServerModel;
-  readonly #output: string;
+interface OnnxTower<Input, Item> {
+  /** Name of the output with the embeddings. */
+  readonly output: string;
+  itemsOf(input: Input): readonly Item[];
+  toInput(items: readonly Item[]): ModelInput;
+}
 
-  /** @param output - Name of the output with the embeddings. */
-  constructor(model: ServerModel, output: string, options: OnnxEmbedderOptions) {
-    const { maxQueueDelayMicroseconds, observer } = options;
+class OnnxEmbedder<Input, Item> implements TowerEmbedder<Input> {
+  readonly fingerprint: string | undefined;
+  readonly #model: ServerModel;
+  readonly #tower: OnnxTower<Input, Item>;
+  readonly #batcher: Batcher;
+
+  constructor(
+    model: ServerModel,
+    { maxQueueDelayMicroseconds, observer, ...options }: OnnxEmbedderOptions,
+    tower: OnnxTower<Input, Item>,
+  ) {
     const { maximum } = model.spec.batching;
+    this.fingerprint = options.fingerprint;
     this.#model = model;
-    this.#output = output;
-    this.batcher = new Batcher(model.session, {
+    this.#tower = tower;
+    this.#batcher = new Batcher(model.session, {
       maxBatchSize: Math.min(maximum, options.maxBatchSize ?? maximum),
       maxQueueDelayMicroseconds,
       dispatch: "eager",
@@ -103,33 +92,41 @@ export class TowerBatches {
     });
   }
 
-  /**
-   * Embeds items in parts of at most the maximum batch size.
-   *
-   * @param inputOf - Returns the input for the items `first` to `end`, exclusive.
-   */
+  get waitingItems(): number {
+    return this.#batcher.queuedItems;
+  }
+
+  announce(): () => void {
+    return this.#batcher.announce();
+  }
+
+  async ready(): Promise<boolean> {
+    return this.#model.alive;
+  }
+
+  /** Embeds items in parts of at most the maximum batch size. */
   async embed(
-    count: number,
-    inputOf: (first: number, end: number) => ModelInput,
+    input: Input,
     { signal, onTiming, order }: EmbedOptions = {},
   ): Promise<readonly Float32Array[]> {
     const { session, spec, modality } = this.#model;
+    const items = this.#tower.itemsOf(input);
     const parts: Promise<readonly Float32Array[]>[] = [];
     const longest = { queueSeconds: 0, inferSeconds: 0 };
     const partSize = Math.min(
-      this.batcher.maxBatchSize,
-      Math.ceil(count / (session.instances ?? 1)),
+      this.#batcher.maxBatchSize,
+      Math.ceil(items.length / (session.instances ?? 1)),
     );
-    for (let first = 0; first < count; first += partSize) {
-      const end = Math.min(count, first + partSize);
-      const { tensor, inputs } = inputOf(first, end);
+    for (let first = 0; first < items.length; first += partSize) {
+      const part = items.slice(first, first + partSize);
+      const { tensor, inputs } = this.#tower.toInput(part);
       parts.push(
-        this.batcher.infer([tensor], { signal, inputs, order }).then(({ outputs, timing }) => {
+        this.#batcher.infer([tensor], { signal, inputs, order }).then(({ outputs, timing }) => {
           longest.queueSeconds = Math.max(longest.queueSeconds, timing.queueUs / 1e6);
           longest.inferSeconds = Math.max(longest.inferSeconds, timing.computeInferUs / 1e6);
-          const output = outputs.find(({ name }) => name === this.#output);
-          const rows = { count: end - first, width: spec.embedding.width, first, modality };
-          return embeddingsOf(output, rows);
+          const output = outputs.find(({ name }) => name === this.#tower.output);
+          const { width } = spec.embedding;
+          return embeddingsOf(output, { count: part.length, width, first, modality });
         }),
       );
     }
@@ -138,9 +135,8 @@ export class TowerBatches {
     return vectors;
   }
 
-  /** Finishes accepted items, then closes the model. */
   async close(): Promise<void> {
-    await this.batcher.drain();
+    await this.#batcher.drain();
     await this.#model.session.close();
   }
 }

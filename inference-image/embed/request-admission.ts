@@ -8,37 +8,62 @@ import {
   timeoutMicroseconds,
   timeoutParameter,
 } from "../../contract/embed-api.ts";
-import type { Admission, Reservation } from "../../http/admission.ts";
+import { Admission, type AdmissionLimits, type Reservation } from "../../http/admission.ts";
 import { EmbedError } from "../../http/embed-error.ts";
 import { onceEnded } from "../../http/open-requests.ts";
 import { announcedLength, discardBody, readBody, tooLarge } from "../../http/request-body.ts";
 
-/** Request to embed images that passed header validation and admission. */
-export interface AdmittedRequest {
-  readonly reservation: Reservation;
-  /** Aborted, with an {@link EmbedError}, when the client disconnects or the deadline passes. */
-  readonly signal: AbortSignal;
-  readonly reply: FastifyReply;
-  readonly maxBytes: number;
-  readonly startedAt: number;
+/** Request to embed images or texts that passed header validation and admission. */
+export class AdmittedRequest {
+  readonly startedAt = performance.now();
   /** Time at which the whole body had arrived. */
-  arrivedAt: number;
-  /** Name of the model, once it is resolved. */
-  model?: string;
+  arrivedAt = this.startedAt;
+  /** Name of the model, once it is selected. */
+  model: string | undefined;
+
+  constructor(
+    private readonly admission: Admission,
+    readonly reservation: Reservation,
+    /** Aborted, with an {@link EmbedError}, when the client disconnects or the deadline passes. */
+    readonly signal: AbortSignal,
+    readonly reply: FastifyReply,
+    readonly maxBytes: number,
+  ) {}
+
+  /** Marks the body as parsed: from now on the decoder and the model count its items. @throws the reason of the signal */
+  parsed(): void {
+    this.signal.throwIfAborted();
+    this.reservation.parsed();
+  }
+
+  /** @throws {EmbedError} `overloaded` if the images and texts exceed the capacity that the queued ones leave */
+  accept(model: string, items: number): void {
+    this.model = model;
+    this.admission.checkItems(items);
+  }
+
+  /** Counts the images and texts with a response. */
+  completed(items: number): void {
+    this.admission.recordCompleted(items);
+  }
 }
 
 export interface RequestAdmissionOptions {
-  readonly admission: Admission;
+  readonly limits: AdmissionLimits;
+  /** Number of images and texts that are being decoded or wait for a model. */
+  readonly queuedItems: () => number;
   readonly state: () => "loading" | "serving" | "draining";
 }
 
 /** Validates and admits requests before their bodies are read, then reads the bodies. */
 export class RequestAdmission {
-  readonly #options: RequestAdmissionOptions;
+  readonly #state: RequestAdmissionOptions["state"];
+  readonly #admission: Admission;
   readonly #admitted = new WeakMap<FastifyRequest, AdmittedRequest>();
 
-  constructor(app: FastifyInstance, options: RequestAdmissionOptions) {
-    this.#options = options;
+  constructor(app: FastifyInstance, { limits, queuedItems, state }: RequestAdmissionOptions) {
+    this.#state = state;
+    this.#admission = new Admission(limits, queuedItems);
     app.removeAllContentTypeParsers();
     app.addContentTypeParser(
       ["application/json", "multipart/form-data", ...imageContentTypes, ...imageContentTypeAliases],
@@ -54,6 +79,16 @@ export class RequestAdmission {
     for (const event of ["checkContinue", "checkExpectation"]) {
       app.server.on(event, (request, response) => app.server.emit("request", request, response));
     }
+  }
+
+  /** Bytes of admitted request bodies, and of their responses until they are sent. */
+  get bytes(): number {
+    return this.#admission.bytes;
+  }
+
+  /** Estimated time until the queue has capacity, in whole seconds. */
+  get retryAfterSeconds(): number {
+    return this.#admission.retryAfterSeconds;
   }
 
   /** Hook of a route: a request that fails it is rejected before its body costs memory. */
@@ -76,7 +111,7 @@ export class RequestAdmission {
   }
 
   async #checkState({ raw }: FastifyRequest): Promise<void> {
-    const state = this.#options.state();
+    const state = this.#state();
     if (state === "loading") throw new EmbedError("unavailable", "the model is loading");
     if (state === "serving") return;
     await discardBody(raw);
@@ -92,7 +127,7 @@ export class RequestAdmission {
     // every image of the request adds a listener
     setMaxListeners(0, controller.signal);
     const onEvict = (reason: EmbedError) => controller.abort(reason);
-    const reservation = this.#options.admission.reserve(announced, onEvict, request.ip);
+    const reservation = this.#admission.reserve(announced, onEvict, request.ip);
     const timer =
       timeoutUs === undefined
         ? undefined
@@ -102,10 +137,10 @@ export class RequestAdmission {
       reservation.end();
       if (!wasSent) controller.abort(new EmbedError("timeout", "the client disconnected"));
     });
-    const startedAt = performance.now();
-    const { signal } = controller;
-    const times = { startedAt, arrivedAt: startedAt };
-    this.#admitted.set(request, { reservation, signal, reply, maxBytes, ...times });
+    this.#admitted.set(
+      request,
+      new AdmittedRequest(this.#admission, reservation, controller.signal, reply, maxBytes),
+    );
   }
 
   /** Content type parser: returns the whole body, or `undefined` if no route admitted the request. */

@@ -11,7 +11,7 @@ function image(spec: ModelSpec, overrides: Partial<ImageEmbedder> = {}) {
     embed: async (images) => images.map(() => new Float32Array(spec.embedding.width).fill(1)),
     announce: () => () => {},
     ready: async () => true,
-    waitingImages: 0,
+    waitingItems: 0,
     close: async () => {},
     ...overrides,
   };

@@ -98,11 +98,7 @@ export class ServedModels {
 
   /** Number of images and texts that wait for a model. */
   get waitingItems(): number {
-    return this.all.reduce(
-      (sum, { image, text }) =>
-        sum + (image?.embedder.waitingImages ?? 0) + (text?.embedder.waitingTexts ?? 0),
-      0,
-    );
+    return this.#embedders().reduce((sum, { waitingItems }) => sum + waitingItems, 0);
   }
 
   /** Returns whether every required tower can embed now. */

@@ -9,11 +9,7 @@ import { daliModels, type ModelKind, tritonModelName } from "../../contract/trit
 import { tokenizerOf } from "../embed/load-models.ts";
 import type { EmbedMetrics } from "../embed/metrics.ts";
 import type { ServedModel } from "../embed/served-models.ts";
-import {
-  createDaliEmbedder,
-  createTritonEmbedder,
-  createTritonTextEmbedder,
-} from "./triton-embedder.ts";
+import { createDaliEmbedder, TritonImageEmbedder, TritonTextEmbedder } from "./triton-embedder.ts";
 import type { TritonEmbedderOptions } from "./triton-tower.ts";
 
 /**
@@ -67,7 +63,7 @@ export async function createGateway(
         tower: imageTowerOf(spec),
         embedder:
           pixelKind === undefined
-            ? createTritonEmbedder(optionsOf(spec, "image", imageModel))
+            ? new TritonImageEmbedder(optionsOf(spec, "image", imageModel))
             : createDaliEmbedder(
                 optionsOf(spec, "image", imageModel),
                 optionsOf(spec, "image", tritonModelName(spec, pixelKind)),
@@ -78,7 +74,7 @@ export async function createGateway(
         spec,
         tower: textTowerOf(spec),
         tokenizer,
-        embedder: createTritonTextEmbedder(optionsOf(spec, "text", textModel)),
+        embedder: new TritonTextEmbedder(optionsOf(spec, "text", textModel)),
       },
     };
   });

@@ -14,7 +14,7 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { elementCount } from "../../contract/tensor.ts";
 import { type TritonModel, tritonModel } from "../../contract/triton-models.ts";
 import type { ImageEmbedder } from "../embed/embedder.ts";
-import { createTritonEmbedder } from "./triton-embedder.ts";
+import { TritonImageEmbedder } from "./triton-embedder.ts";
 import type { TritonEmbedderOptions } from "./triton-tower.ts";
 
 export const fp32Model = tritonModel(defaultModel, "fp32");
@@ -155,7 +155,7 @@ export async function embedderOf(
   options: Partial<TritonEmbedderOptions> & { readonly usable?: number } = {},
 ): Promise<ImageEmbedder> {
   const healthy = new Map<string, number>();
-  const embedder = createTritonEmbedder({
+  const embedder = new TritonImageEmbedder({
     targets: tritons.map((triton) => (typeof triton === "string" ? triton : triton.target)),
     spec: defaultModel,
     model: fp32Model.name,

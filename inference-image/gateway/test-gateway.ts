@@ -5,7 +5,7 @@ import { imageBytes, imageTowerOf } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import type { ImageEmbedder } from "../embed/embedder.ts";
-import { createTritonEmbedder } from "./triton-embedder.ts";
+import { TritonImageEmbedder } from "./triton-embedder.ts";
 
 const pixelBytes = imageBytes(imageTowerOf(defaultModel), "uint8")!;
 
@@ -28,7 +28,7 @@ export interface TestGateway {
 export async function testGateway(targets: readonly string[]): Promise<TestGateway> {
   const healthy = new Map<string, boolean>();
   const answered = new Map<string, number>();
-  const embedder = createTritonEmbedder({
+  const embedder = new TritonImageEmbedder({
     targets,
     spec: defaultModel,
     model: tritonModelName(defaultModel, "fp32"),

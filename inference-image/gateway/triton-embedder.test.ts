@@ -6,7 +6,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
 import { axes, embedderOf, FakeTriton, fp32Model, gate, image, until } from "./test-fake-triton.ts";
-import { createTritonEmbedder } from "./triton-embedder.ts";
+import { TritonImageEmbedder } from "./triton-embedder.ts";
 
 const jpegModel = tritonModel(defaultModel, "jpeg");
 const u8Model = tritonModel(defaultModel, "u8");
@@ -75,7 +75,7 @@ test("batches the requests that arrive while its Tritons are busy", async () => 
   triton.gate = closed;
   const answers = [1, 2, 3, 4].map((value) => axes(embedder, value));
   await until(() => triton.arrived === 1);
-  expect(embedder.waitingImages).toBe(3);
+  expect(embedder.waitingItems).toBe(3);
   open();
   expect(await Promise.all(answers)).toEqual([[1], [2], [3], [4]]);
   expect(triton.calls).toEqual([1, 3]);
@@ -106,7 +106,7 @@ test("sends one call more than the model has instances", async () => {
   triton.gate = closed;
   const answers = Array.from({ length: 9 }, (_, value) => axes(embedder, value));
   await until(() => triton.arrived === 5);
-  expect(embedder.waitingImages).toBe(4);
+  expect(embedder.waitingItems).toBe(4);
   open();
   await Promise.all(answers);
   expect(triton.calls).toEqual([1, 1, 1, 1, 1, 4]);
@@ -186,7 +186,7 @@ test("is ready while one Triton is healthy and otherwise reports why not", async
 });
 
 test("reports a target that cannot be resolved", async () => {
-  const embedder = createTritonEmbedder({
+  const embedder = new TritonImageEmbedder({
     targets: ["no-such-host.invalid:8001"],
     spec: defaultModel,
     model: fp32Model.name,

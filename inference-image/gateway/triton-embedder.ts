@@ -6,50 +6,45 @@ import { isForDali } from "../../inference/preprocess/dali-files.ts";
 import { unitVector } from "../../inference/session/embeddings.ts";
 import { payloadFormatOf, tokenInputOf } from "../../inference/session/payload-format.ts";
 import { type TokenRow, tokenRows, tokenTensor } from "../../inference/session/token-tensor.ts";
-import type { ImageEmbedder, TextEmbedder } from "../embed/embedder.ts";
+import type { EncodedTexts } from "../../inference/text/tokenizer.ts";
+import type { EmbedOptions, ImageEmbedder, TextEmbedder } from "../embed/embedder.ts";
 import { imageEncoder } from "./image-encoder.ts";
 import { type TritonEmbedderOptions, TritonTower } from "./triton-tower.ts";
 
-/** Embeds images with Tritons: the backend `triton`. */
-export function createTritonEmbedder(options: TritonEmbedderOptions): ImageEmbedder {
-  const tower = imageTower(options);
-  return {
-    async embed(images, embedOptions) {
-      return vectorsOf(await tower.embed(images, embedOptions));
-    },
-    announce: () => () => {},
-    get input() {
-      const { payload } = tower;
-      return payload === undefined ? undefined : payload.single ? "encoded" : "pixels";
-    },
-    get waitingImages() {
-      return tower.waitingItems;
-    },
-    get fingerprint() {
-      return tower.fingerprint;
-    },
-    ready: () => tower.ready(),
-    get unavailableReason() {
-      return tower.unavailableReason;
-    },
-    close: () => tower.close(),
-  };
-}
+/** Embeds images with Triton servers: the backend `triton`. */
+export class TritonImageEmbedder extends TritonTower<Uint8Array> implements ImageEmbedder {
+  constructor(options: TritonEmbedderOptions) {
+    const { spec, model } = options;
+    const tower = imageTowerOf(spec);
+    super({
+      ...options,
+      output: tower.output,
+      payloadOf(metadata, createError) {
+        const format = payloadFormatOf(spec, model, metadata, createError);
+        return {
+          tensorSpec: format.tensorSpec,
+          single: format.input !== "pixels",
+          encode: imageEncoder(format, tower),
+        };
+      },
+    });
+  }
 
-function imageTower(options: TritonEmbedderOptions): TritonTower<Uint8Array> {
-  const { spec, model } = options;
-  return new TritonTower<Uint8Array>({
-    ...options,
-    output: imageTowerOf(spec).output,
-    payloadOf(metadata, createError) {
-      const format = payloadFormatOf(spec, model, metadata, createError);
-      return {
-        tensorSpec: format.tensorSpec,
-        single: format.input !== "pixels",
-        encode: imageEncoder(format, imageTowerOf(spec)),
-      };
-    },
-  });
+  get input(): ImageEmbedder["input"] {
+    const { payload } = this;
+    return payload === undefined ? undefined : payload.single ? "encoded" : "pixels";
+  }
+
+  async embed(
+    images: readonly Uint8Array[],
+    options?: EmbedOptions,
+  ): Promise<readonly Float32Array[]> {
+    return vectorsOf(await this.settle(images, options));
+  }
+
+  announce(): () => void {
+    return () => {};
+  }
 }
 
 function vectorsOf(
@@ -62,7 +57,7 @@ function vectorsOf(
 }
 
 /**
- * Embeds images with Tritons that decode JPEG files with DALI. Files that DALI does not decode with the same pixels are preprocessed
+ * Embeds images with Triton servers that decode JPEG files with DALI. Files that DALI does not decode with the same pixels are preprocessed
  * here and sent to `pixels`, the model that follows DALI's in the ensemble.
  *
  * @param dali - The ensemble.
@@ -72,15 +67,15 @@ export function createDaliEmbedder(
   pixels: TritonEmbedderOptions,
   maxPixels: number,
 ): ImageEmbedder {
-  const [files, decoded] = [imageTower(dali), imageTower(pixels)];
+  const [files, decoded] = [new TritonImageEmbedder(dali), new TritonImageEmbedder(pixels)];
   return {
     async embed(images, { areFiles = [], ...embedOptions } = {}) {
       const isFile = (index: number) => areFiles[index] === true;
-      const part = async (tower: TritonTower<Uint8Array>, select: boolean) => {
+      const part = async (tower: TritonImageEmbedder, select: boolean) => {
         const indices = [...images.keys()].filter((index) => isFile(index) === select);
         if (indices.length === 0) return [];
         const items = indices.map((index) => images[index]!);
-        const results = await tower.embed(items, embedOptions);
+        const results = await tower.settle(items, embedOptions);
         return indices.map((index, at) => [index, results[at]!] as const);
       };
       const parts = await Promise.all([part(files, true), part(decoded, false)]);
@@ -89,7 +84,7 @@ export function createDaliEmbedder(
     },
     takesFile: (file) => isForDali(file, maxPixels),
     announce: () => () => {},
-    get waitingImages() {
+    get waitingItems() {
       return files.waitingItems + decoded.waitingItems;
     },
     get fingerprint() {
@@ -105,41 +100,29 @@ export function createDaliEmbedder(
   };
 }
 
-/** Embeds token ids with Tritons, as {@link createTritonEmbedder}. */
-export function createTritonTextEmbedder(options: TritonEmbedderOptions): TextEmbedder {
-  const { spec, model } = options;
-  const text = textTowerOf(spec);
-  const tower = new TritonTower<TokenRow>({
-    ...options,
-    output: text.output,
-    payloadOf(metadata, createError) {
-      return {
+/** Embeds token ids with Triton servers, as {@link TritonImageEmbedder}. */
+export class TritonTextEmbedder extends TritonTower<TokenRow> implements TextEmbedder {
+  constructor(options: TritonEmbedderOptions) {
+    const { spec, model } = options;
+    const tower = textTowerOf(spec);
+    super({
+      ...options,
+      output: tower.output,
+      payloadOf: (metadata, createError) => ({
         tensorSpec: tokenInputOf(spec, model, metadata, createError),
         single: false,
-        encode: (rows) => ({ tensor: toParts(tokenTensor(text, rows)) }),
-      };
-    },
-  });
-  return {
-    async embed(encoded, embedOptions) {
-      const results = await tower.embed(tokenRows(encoded), embedOptions);
-      return results.map((result, index) => {
-        if (result.status === "fulfilled") return unitVector(result.value, index, "text");
-        throw result.reason;
-      });
-    },
-    get waitingTexts() {
-      return tower.waitingItems;
-    },
-    get fingerprint() {
-      return tower.fingerprint;
-    },
-    ready: () => tower.ready(),
-    get unavailableReason() {
-      return tower.unavailableReason;
-    },
-    close: () => tower.close(),
-  };
+        encode: (rows) => ({ tensor: toParts(tokenTensor(tower, rows)) }),
+      }),
+    });
+  }
+
+  async embed(encoded: EncodedTexts, options?: EmbedOptions): Promise<readonly Float32Array[]> {
+    const results = await this.settle(tokenRows(encoded), options);
+    return results.map((result, index) => {
+      if (result.status === "fulfilled") return unitVector(result.value, index, "text");
+      throw result.reason;
+    });
+  }
 }
 
 /** Returns the error for an image that the model rejected, with its index in the request. */

@@ -88,7 +88,7 @@ interface Waiting<Item> {
 
 /**
  * One tower of a model behind Tritons. Calls are balanced over the healthy Tritons, and a call whose Triton dies or hangs is retried
- * on another: no accepted request is lost while one is healthy. Without a healthy Triton, `embed` rejects its items.
+ * on another: no accepted request is lost while one is healthy. Without a healthy Triton, `settle` rejects its items.
  */
 export class TritonTower<Item> {
   readonly #options: TritonTowerOptions<Item>;
@@ -172,7 +172,7 @@ export class TritonTower<Item> {
   }
 
   /** @returns Unscaled embeddings, or the reason of each item without one. */
-  async embed(
+  async settle(
     items: readonly Item[],
     options: EmbedOptions = {},
   ): Promise<readonly PromiseSettledResult<Float32Array>[]> {

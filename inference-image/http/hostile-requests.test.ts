@@ -67,14 +67,14 @@ function shared(): ImageEmbedder {
     embed: (images, options) => embedder.embed(images, options),
     announce: () => embedder.announce(),
     ready: () => embedder.ready(),
-    waitingImages: embedder.waitingImages,
+    waitingItems: embedder.waitingItems,
     close: () => embedder.close(),
   };
 }
 
 /** Embedder that answers on command of the test. */
 class HeldEmbedder implements ImageEmbedder {
-  waitingImages = 0;
+  waitingItems = 0;
   readonly signals: (AbortSignal | undefined)[] = [];
   #release: () => void = () => {};
   readonly #released = new Promise<void>((resolve) => {
@@ -83,9 +83,9 @@ class HeldEmbedder implements ImageEmbedder {
 
   async embed(images: readonly Uint8Array[], { signal }: EmbedOptions = {}) {
     this.signals.push(signal);
-    this.waitingImages += images.length;
+    this.waitingItems += images.length;
     await this.#released;
-    this.waitingImages -= images.length;
+    this.waitingItems -= images.length;
     return images.map(() => new Float32Array(defaultModel.embedding.width));
   }
   announce = () => () => {};
@@ -401,7 +401,7 @@ describe("while the model is busy", () => {
     socket.write(head({ "content-length": jpeg.length }));
     expect(await answers()).toMatch(/^HTTP\/1\.1 429 .*retry-after: 1\r\n.*the limit is 1 items/is);
     held.release();
-    await expect.poll(() => held.waitingImages).toBe(0);
+    await expect.poll(() => held.waitingItems).toBe(0);
     socket.write(jpeg);
     send(socket, jpeg);
     expect(await answers(2)).toMatch(/HTTP\/1\.1 200 /);

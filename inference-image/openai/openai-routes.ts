@@ -1,17 +1,15 @@
-import type { FastifyReply, FastifyRequest } from "fastify";
 import { maxJsonBytes } from "../../client/triton/parse-json.ts";
 import { maxImagesPerRequest, warningHeader } from "../../contract/embed-api.ts";
 import { embedRoutes } from "../../contract/embed-routes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import type { ModelResponse } from "../../contract/openai-api.ts";
-import { EmbedError, tooManyImages } from "../../http/embed-error.ts";
+import { tooManyImages } from "../../http/embed-error.ts";
 import type { AddRoute } from "../embed/add-route.ts";
+import { type EmbedJob, embedHandler, jsonBodyOf } from "../embed/embed-handler.ts";
 import { textsInQueue } from "../embed/embed-pipeline.ts";
-import { identify } from "../embed/response-identity.ts";
 import type { ServedModels } from "../embed/served-models.ts";
-import { recordTimes } from "../embed/server-timing.ts";
-import { embedInputs, type OpenAiRoutesOptions } from "./embed-inputs.ts";
-import type { EmbeddingsBody, InputItem } from "./embeddings-body.ts";
+import { embedInputs, inOrder, type OpenAiRoutesOptions } from "./embed-inputs.ts";
+import type { EmbeddingsBody } from "./embeddings-body.ts";
 import { checkDimensions, embeddingsBody, truncated } from "./embeddings-response.ts";
 
 /** Registers `POST /v1/embeddings`, `GET /v1/models` and `GET /v1/models/{model}`. */
@@ -19,7 +17,11 @@ export function registerOpenAiRoutes(addRoute: AddRoute, options: OpenAiRoutesOp
   const { requests, models, maxBodyBytes } = options;
   addRoute(
     embedRoutes.openAiEmbeddings,
-    (request, reply) => embeddings(request, reply, options),
+    embedHandler(
+      options,
+      (request) => options.json.embeddings(jsonBodyOf(request)),
+      (body) => embeddingsJob(body, options),
+    ),
     requests.hook(["application/json"], Math.min(maxJsonBytes, maxBodyBytes)),
   );
   const created = Math.floor(Date.now() / 1000);
@@ -54,46 +56,30 @@ function modelEntries(models: ServedModels, created: number): readonly ModelResp
   });
 }
 
-async function embeddings(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  options: OpenAiRoutesOptions,
-): Promise<FastifyReply> {
-  const { requests, models, admission, metrics } = options;
-  const admitted = requests.of(request);
-  const { reservation, signal } = admitted;
-  if (!Buffer.isBuffer(request.body)) {
-    throw new EmbedError("bad_request", "the body is empty: send JSON");
-  }
-  const body = await options.json.embeddings(request.body);
-  signal.throwIfAborted();
-  reservation.parsed();
-  const spec = modelOf(models, body);
-  admitted.model = spec.name;
-  checkDimensions(spec, body.dimensions);
-  checkImageCount(body.items);
-  const count = body.items.length;
-  const texts = body.items.filter(({ kind }) => kind === "text").length;
-  admission.checkItems(count - texts + Math.min(texts, textsInQueue(spec)));
-  metrics.pending(count);
-  const { vectors, tokens, modality, times, fingerprints } = await embedInputs(
+function embeddingsJob(body: EmbeddingsBody, options: OpenAiRoutesOptions): EmbedJob {
+  const { items, dimensions, format, ignored } = body;
+  const spec = modelOf(options.models, body);
+  checkDimensions(spec, dimensions);
+  const texts = items.filter(({ kind }) => kind === "text").length;
+  const images = items.length - texts;
+  if (images > maxImagesPerRequest) throw tooManyImages(String(images));
+  return {
     spec,
-    body,
-    signal,
-    options,
-  ).finally(() => metrics.pending(-count));
-  admission.recordCompleted(count);
-  const width = body.dimensions ?? spec.embedding.width;
-  const json = await embeddingsBody({
-    vectors: vectors.map((vector) => truncated(vector, width)),
-    format: body.format,
-    model: spec.name,
-    tokens,
-  });
-  recordTimes(reply, admitted, times, metrics.tower(spec.name, modality));
-  identify(reply, spec.name, fingerprints);
-  if (body.ignored.length > 0) reply.header(warningHeader, ignoredFields(body.ignored));
-  return reply.send(json);
+    items: items.length,
+    queuedItems: images + Math.min(texts, textsInQueue(spec)),
+    embed: (signal) => embedInputs(spec, body, signal, options),
+    respond(embedded, reply) {
+      if (ignored.length > 0) reply.header(warningHeader, ignoredFields(ignored));
+      const width = dimensions ?? spec.embedding.width;
+      const tokens = embedded.text?.tokens ?? [];
+      return embeddingsBody({
+        vectors: inOrder(items, embedded).map((vector) => truncated(vector, width)),
+        format,
+        model: spec.name,
+        tokens: tokens.reduce((sum, count) => sum + count, 0),
+      });
+    },
+  };
 }
 
 /** Value of the header `Warning` about fields of a request. Names are cut and reduced to characters that a header can contain. */
@@ -115,9 +101,4 @@ function modelOf(models: ServedModels, { model, items }: EmbeddingsBody): ModelS
   const able = models.all.find((served) => modalities.every((it) => served[it] !== undefined));
   const [first] = modalities.map((modality) => models[modality](model ?? able?.spec.name));
   return first!.spec;
-}
-
-function checkImageCount(items: readonly InputItem[]): void {
-  const images = items.filter(({ kind }) => kind !== "text").length;
-  if (images > maxImagesPerRequest) throw tooManyImages(String(images));
 }
