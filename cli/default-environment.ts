@@ -3,8 +3,8 @@ import {
   loadEnvironments,
   shippedEnvironments,
   shippedStacks,
-} from "../stacks/environment-files.ts";
-import type { StackName } from "../stacks/settings.ts";
+} from "../stacks/settings/environment-files.ts";
+import type { StackName } from "../stacks/settings/settings.ts";
 import { environmentsFolder } from "./project.ts";
 
 /**

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
-import type { ShippedEnvironment } from "../stacks/environment-files.ts";
+import type { ShippedEnvironment } from "../stacks/settings/environment-files.ts";
 import type { Path, StackChange } from "./input/change.ts";
 
 /** Difference between a passing and a failing stack. */

@@ -3,7 +3,7 @@ import type { TerraformStack } from "../constructs/terraform/cdktf.ts";
 import { KindStack } from "./kind.ts";
 import { KubernetesStack } from "./kubernetes.ts";
 import { MultiGpuStack } from "./multi-gpu.ts";
-import type { EnvironmentSettings } from "./settings.ts";
+import type { EnvironmentSettings } from "./settings/settings.ts";
 import { SingleGpuStack } from "./single-gpu.ts";
 
 export function createStack(scope: Construct, environment: EnvironmentSettings): TerraformStack {

@@ -8,8 +8,8 @@ import { InferenceRelease } from "../constructs/kubernetes/inference-release.ts"
 import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
 import { keepState } from "../constructs/stack/state.ts";
 import { TerraformStack } from "../constructs/terraform/cdktf.ts";
-import { kindImage } from "./image-builds.ts";
-import type { KindSettings } from "./kind-settings.ts";
+import type { KindSettings } from "./settings/kind-settings.ts";
+import { kindImage } from "./shared/image-builds.ts";
 
 /** Kind cluster on this machine with the embed server on CPU. */
 export class KindStack extends TerraformStack {

@@ -5,7 +5,7 @@ import type { ClusterRequirements } from "../constructs/kubernetes/cluster-requi
 import { Testing } from "../constructs/terraform/cdktf.ts";
 import { environment } from "../contract/environment.ts";
 import { KubernetesStack } from "./kubernetes.ts";
-import { parseSettings } from "./settings.ts";
+import { parseSettings } from "./settings/settings.ts";
 
 /** Image pinned by digest. */
 const pinned = `registry.example/triton@sha256:${"a".repeat(64)}`;

@@ -4,8 +4,8 @@ import { GpuCluster } from "../constructs/kubernetes/gpu-cluster.ts";
 import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
 import { keepState } from "../constructs/stack/state.ts";
 import { TerraformStack } from "../constructs/terraform/cdktf.ts";
-import { clusterImageNotes } from "./cluster-images.ts";
-import type { KubernetesSettings } from "./kubernetes-settings.ts";
+import type { KubernetesSettings } from "./settings/kubernetes-settings.ts";
+import { clusterImageNotes } from "./shared/cluster-images.ts";
 
 /** Existing cluster with GPU nodes: embed servers as gateways to Tritons, installed with the chart. */
 export class KubernetesStack extends TerraformStack {

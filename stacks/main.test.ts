@@ -10,7 +10,7 @@ import {
   type ExampleEnvironment,
   shippedEnvironments,
   shippedStacks,
-} from "./environment-files.ts";
+} from "./settings/environment-files.ts";
 import { synthCommand } from "./synth-command.ts";
 
 const main = fileURLToPath(new URL("./main.ts", import.meta.url));

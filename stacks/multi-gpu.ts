@@ -8,12 +8,21 @@ import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
 import { keepState } from "../constructs/stack/state.ts";
 import { TerraformStack } from "../constructs/terraform/cdktf.ts";
 import { perGpuHostPorts } from "../contract/ports.ts";
-import { baselines } from "./baseline.ts";
-import { networkName } from "./docker-settings.ts";
-import { embedImage } from "./image-builds.ts";
-import type { MultiGpuSettings } from "./multi-gpu-settings.ts";
-import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
-import { remoteModels, type SharedByTritons, tritonPerBackend, tritonProps } from "./tritons.ts";
+import { networkName } from "./settings/docker-settings.ts";
+import type { MultiGpuSettings } from "./settings/multi-gpu-settings.ts";
+import { baselines } from "./shared/baseline.ts";
+import { embedImage } from "./shared/image-builds.ts";
+import {
+  embedImageFindings,
+  modelRepositoryFindings,
+  upstreamFindings,
+} from "./shared/settings-rules.ts";
+import {
+  remoteModels,
+  type SharedByTritons,
+  tritonPerBackend,
+  tritonProps,
+} from "./shared/triton-servers.ts";
 
 /** GPU host with several GPUs: one Triton across all of them or one per GPU, behind the embed server as gateway. */
 export class MultiGpuStack extends TerraformStack {

@@ -3,8 +3,8 @@ import { z } from "zod";
 import { findingsOf } from "../constructs/checks/findings.ts";
 import { Testing } from "../constructs/terraform/cdktf.ts";
 import { createStack } from "./create-stack.ts";
-import { parseEnvironment, type StackName, stackSchemas } from "./settings.ts";
-import type { JsonSchema } from "./settings-docs.ts";
+import { parseEnvironment, type StackName, stackSchemas } from "./settings/settings.ts";
+import type { JsonSchema } from "./settings/settings-docs.ts";
 
 /** A setting that no construct reads is a mistake: a changed value must change the stack or its findings. */
 

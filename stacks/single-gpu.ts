@@ -6,12 +6,16 @@ import { ModelWeights } from "../constructs/docker/model-weights.ts";
 import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
 import { keepState } from "../constructs/stack/state.ts";
 import { TerraformStack } from "../constructs/terraform/cdktf.ts";
-import { baselines } from "./baseline.ts";
-import { networkName } from "./docker-settings.ts";
-import { embedImage } from "./image-builds.ts";
-import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
-import type { SingleGpuSettings } from "./single-gpu-settings.ts";
-import { remoteModels, tritonPerBackend } from "./tritons.ts";
+import { networkName } from "./settings/docker-settings.ts";
+import type { SingleGpuSettings } from "./settings/single-gpu-settings.ts";
+import { baselines } from "./shared/baseline.ts";
+import { embedImage } from "./shared/image-builds.ts";
+import {
+  embedImageFindings,
+  modelRepositoryFindings,
+  upstreamFindings,
+} from "./shared/settings-rules.ts";
+import { remoteModels, tritonPerBackend } from "./shared/triton-servers.ts";
 
 /** GPU host with one GPU: embed server, Triton with ONNX Runtime and Triton with TensorRT, each on its own ports. */
 export class SingleGpuStack extends TerraformStack {

@@ -5,10 +5,10 @@ import { describe, expect, test } from "vitest";
 import { findingsOf } from "../constructs/checks/findings.ts";
 import { Testing } from "../constructs/terraform/cdktf.ts";
 import { environment, environmentOutput } from "../contract/environment.ts";
-import { pytorchImage } from "./image-builds.ts";
 import { KindStack } from "./kind.ts";
 import { MultiGpuStack } from "./multi-gpu.ts";
-import { parseSettings } from "./settings.ts";
+import { parseSettings } from "./settings/settings.ts";
+import { pytorchImage } from "./shared/image-builds.ts";
 import { SingleGpuStack } from "./single-gpu.ts";
 
 const project = fileURLToPath(new URL("../", import.meta.url));

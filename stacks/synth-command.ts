@@ -50,7 +50,7 @@ export async function synthCommand(options: SynthCommandOptions): Promise<number
     return 0;
   }
   // imported late, because --help and usage errors need no settings
-  const { SettingsError } = await import("./settings-error.ts");
+  const { SettingsError } = await import("./settings/settings-error.ts");
   const { synthesize } = await import("./synthesize.ts");
   try {
     const result = await synthesize({

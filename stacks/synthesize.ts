@@ -1,7 +1,7 @@
 import { readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { loadEnvironments } from "./environment-files.ts";
-import { randomWeightNotes } from "./random-weights.ts";
+import { loadEnvironments } from "./settings/environment-files.ts";
+import { randomWeightNotes } from "./shared/random-weights.ts";
 import type { WriteOptions, WrittenStacks } from "./write-stacks.ts";
 
 export interface SynthesizeOptions extends WriteOptions {

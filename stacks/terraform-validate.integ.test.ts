@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { beforeAll, expect, test } from "vitest";
 import { providerEnvironment } from "../tests/deploy/test-project.ts";
-import { exampleEnvironments, shippedEnvironments } from "./environment-files.ts";
+import { exampleEnvironments, shippedEnvironments } from "./settings/environment-files.ts";
 import { synthesize } from "./synthesize.ts";
 
 /** The real Terraform with the real providers, where it finds them, reads what was synthesized. */

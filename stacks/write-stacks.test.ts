@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { parseEnvironment } from "./settings.ts";
+import { parseEnvironment } from "./settings/settings.ts";
 import { writeStacks } from "./write-stacks.ts";
 
 /** Writes environments: names with their YAML. */

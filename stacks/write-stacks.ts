@@ -14,10 +14,10 @@ import { App, type TerraformStack } from "../constructs/terraform/cdktf.ts";
 import type { Environment } from "../contract/environment.ts";
 import { createStack } from "./create-stack.ts";
 import { KubernetesStack } from "./kubernetes.ts";
-import type { EnvironmentSettings } from "./settings.ts";
-import type { RejectedFile } from "./settings-file.ts";
-import { hostRequirementsIn, sharedHostNotes } from "./shared-hosts.ts";
-import { sharedNameFindings } from "./shared-names.ts";
+import type { EnvironmentSettings } from "./settings/settings.ts";
+import type { RejectedFile } from "./settings/settings-file.ts";
+import { sharedNameFindings } from "./settings/shared-names.ts";
+import { hostRequirementsIn, sharedHostNotes } from "./shared/shared-hosts.ts";
 
 export interface WriteOptions {
   /** Output folder. */

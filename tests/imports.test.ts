@@ -284,7 +284,7 @@ const exceptions: Readonly<Record<string, readonly (number | string)[]>> = {
   "contract/server/server-env.ts": [512],
   "examples/photo-dedupe/embed.ts": [512],
   "model-tools/samples/scenes.ts": [224],
-  "stacks/kind-settings.ts": [512],
+  "stacks/settings/kind-settings.ts": [512],
   "verify/cluster/cluster-api.ts": [512],
   "verify/drills/drill-load.ts": [512],
   // architectures by model

@@ -1,8 +1,8 @@
 import { stringify } from "yaml";
 import { type ChartValues, chartValues } from "../constructs/kubernetes/chart-values.ts";
 import { chartValuesForKind } from "../constructs/kubernetes/chart-values-for.ts";
-import { clusterImage } from "../stacks/image-builds.ts";
-import { parseSettings } from "../stacks/settings.ts";
+import { parseSettings } from "../stacks/settings/settings.ts";
+import { clusterImage } from "../stacks/shared/image-builds.ts";
 import type { RenderedFile } from "./rendered-file.ts";
 
 interface ValuesFile {

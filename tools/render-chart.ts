@@ -35,8 +35,8 @@ import { modelRepositoryMount, type ServerEnvName } from "../contract/server/ser
 import { renderTritonCommand, restrictControl } from "../contract/triton-flags.ts";
 import { kindsOf, type ModelKind, tritonModelName } from "../contract/triton-models.ts";
 import { firstStronglyTyped } from "../contract/triton-releases.ts";
-import { schemaYaml } from "../stacks/schema-yaml.ts";
-import { type JsonSchema, schemaTable } from "../stacks/settings-docs.ts";
+import { schemaYaml } from "../stacks/settings/schema-yaml.ts";
+import { type JsonSchema, schemaTable } from "../stacks/settings/settings-docs.ts";
 import { valuesFiles } from "./render-chart-values.ts";
 import type { RenderedFile } from "./rendered-file.ts";
 

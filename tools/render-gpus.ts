@@ -5,7 +5,7 @@ import {
   type TritonRelease,
   tritonReleases,
 } from "../contract/triton-releases.ts";
-import { schemaTable } from "../stacks/settings-docs.ts";
+import { schemaTable } from "../stacks/settings/settings-docs.ts";
 
 /** Page of the documentation with the GPU catalogue. */
 export function gpuDocs(): string {

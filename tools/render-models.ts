@@ -2,7 +2,7 @@ import { z } from "zod";
 import { gigaFlopsPerItem, weightsMiB } from "../contract/model-shapes.ts";
 import { type ModelSpec, modelSpecFile } from "../contract/model-spec.ts";
 import { catalogueSpecs } from "../contract/models/index.ts";
-import { schemaTable } from "../stacks/settings-docs.ts";
+import { schemaTable } from "../stacks/settings/settings-docs.ts";
 
 /** Spec of a model outside the catalogue, as on the page. A test parses it. */
 export const ownModel = `# environments/models/efficientnet-lite1.yaml: the file name is the name of the model

@@ -10,8 +10,8 @@ import { type RecordKind, renderRecordSchema } from "../bench/record/parse-recor
 import { verifyRecordKind } from "../bench/record/record.ts";
 import { tritonLauncher } from "../contract/triton-launcher.ts";
 import { ruleIdFile } from "../review/rules/rules.ts";
-import { settingsDocs } from "../stacks/settings-docs.ts";
-import { settingsSchemaFiles } from "../stacks/settings-schema.ts";
+import { settingsDocs } from "../stacks/settings/settings-docs.ts";
+import { settingsSchemaFiles } from "../stacks/settings/settings-schema.ts";
 import { drillRecordKind } from "../verify/drills/drill-record.ts";
 import { chartFiles } from "./render-chart.ts";
 import { checkFiles } from "./render-checks.ts";

@@ -13,7 +13,7 @@ import {
   clusterRequirementsVariable,
 } from "../../constructs/kubernetes/cluster-requirements.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { hostRequirementsIn, sharedHostNotes } from "../../stacks/shared-hosts.ts";
+import { hostRequirementsIn, sharedHostNotes } from "../../stacks/shared/shared-hosts.ts";
 import { environmentFiles, outputFolder, synthesizedFile } from "../artefact.ts";
 import { clusterReportText, examineCluster } from "../cluster/doctor-cluster.ts";
 import { terraformNote } from "../host/deployment.ts";

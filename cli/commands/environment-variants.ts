@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isNode, parseDocument } from "yaml";
 import { UserError } from "../../contract/user-error.ts";
-import { environmentFile } from "../../stacks/environment-files.ts";
+import { environmentFile } from "../../stacks/settings/environment-files.ts";
 import {
   runSynth,
   type SynthesizedFile,

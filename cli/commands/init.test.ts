@@ -2,8 +2,8 @@ import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
-import { loadEnvironments } from "../../stacks/environment-files.ts";
-import { parseSettings, stackNames } from "../../stacks/settings.ts";
+import { loadEnvironments } from "../../stacks/settings/environment-files.ts";
+import { parseSettings, stackNames } from "../../stacks/settings/settings.ts";
 import { writeStacks } from "../../stacks/write-stacks.ts";
 import { clipstackProgram } from "../program.ts";
 

@@ -2,9 +2,9 @@ import { writeFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { UserError } from "../../contract/user-error.ts";
-import { environmentFile, environmentNameError } from "../../stacks/environment-files.ts";
-import { environmentTemplate } from "../../stacks/environment-template.ts";
-import { type StackName, stackNames } from "../../stacks/settings.ts";
+import { environmentFile, environmentNameError } from "../../stacks/settings/environment-files.ts";
+import { environmentTemplate } from "../../stacks/settings/environment-template.ts";
+import { type StackName, stackNames } from "../../stacks/settings/settings.ts";
 import { environmentsFolder, project } from "../project.ts";
 
 interface InitArguments {

@@ -4,7 +4,7 @@ import { changeOfDocuments } from "../../review/input/document-change.ts";
 import { parseDocument } from "../../review/input/synthesized-document.ts";
 import { reviewOf } from "../../review/review.ts";
 import { synthesizedText } from "../../review/test-stacks.ts";
-import type { ShippedEnvironment } from "../../stacks/environment-files.ts";
+import type { ShippedEnvironment } from "../../stacks/settings/environment-files.ts";
 import { predictEnvironment } from "./predict-environment.ts";
 
 /** Capacity of an environment with default settings, and with changes. */

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import type { Command } from "commander";
-import { environmentFile, shippedEnvironments } from "../../stacks/environment-files.ts";
+import { environmentFile, shippedEnvironments } from "../../stacks/settings/environment-files.ts";
 import { environmentsFolder } from "../project.ts";
 import { addRunOptions, type RunArguments, runVerify } from "./verify.ts";
 

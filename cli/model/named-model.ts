@@ -2,7 +2,7 @@ import { Option } from "commander";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { loadModels, modelFolder } from "../../stacks/model-files.ts";
+import { loadModels, modelFolder } from "../../stacks/settings/model-files.ts";
 import { displayPath, environmentsFolder } from "../project.ts";
 
 /** Description of the argument `[model]` of commands. */

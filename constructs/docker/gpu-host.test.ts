@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { defaultModels } from "../../contract/models/index.ts";
-import { embedImage } from "../../stacks/image-builds.ts";
+import { embedImage } from "../../stacks/shared/image-builds.ts";
 import { expression } from "../terraform/expression.ts";
 import { findings, hostIn, synth } from "../test-synth.ts";
 import type { GpuHost, GpuHostProps } from "./gpu-host.ts";

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels, modelCatalogue } from "../../contract/models/index.ts";
-import { embedImage, type ImageSetting, tritonImage } from "../../stacks/image-builds.ts";
+import { embedImage, type ImageSetting, tritonImage } from "../../stacks/shared/image-builds.ts";
 import { expression } from "../terraform/expression.ts";
 import { hostIn, synth } from "../test-synth.ts";
 import type { ImageKind } from "./gpu-host.ts";

@@ -3,7 +3,7 @@ import { preprocessingSha256 } from "../../contract/fingerprint.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { parseTritonArgs, restrictControl, tritonCommandOf } from "../../contract/triton-flags.ts";
 import { tritonLauncher } from "../../contract/triton-launcher.ts";
-import { tritonImage } from "../../stacks/image-builds.ts";
+import { tritonImage } from "../../stacks/shared/image-builds.ts";
 import type { GpuId } from "../checks/gpus.ts";
 import type { TerraformStack } from "../terraform/cdktf.ts";
 import { dependenciesIn, findings, hostIn, synth } from "../test-synth.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { kindImage } from "../../stacks/image-builds.ts";
+import { kindImage } from "../../stacks/shared/image-builds.ts";
 import { expression } from "../terraform/expression.ts";
 import { findings, synth } from "../test-synth.ts";
 import { KindCluster } from "./kind-cluster.ts";

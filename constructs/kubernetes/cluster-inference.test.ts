@@ -3,7 +3,7 @@ import { requestedModel } from "../../contract/environment.ts";
 import { fingerprintOf, preprocessingSha256 } from "../../contract/fingerprint.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { parseSettings } from "../../stacks/settings.ts";
+import { parseSettings } from "../../stacks/settings/settings.ts";
 import { synth } from "../test-synth.ts";
 import { ClusterInference } from "./cluster-inference.ts";
 import type { ClusterModel } from "./cluster-plan.ts";

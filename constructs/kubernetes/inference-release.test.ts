@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { kindImage } from "../../stacks/image-builds.ts";
+import { kindImage } from "../../stacks/shared/image-builds.ts";
 import { KindCluster } from "../kind/kind-cluster.ts";
 import { KindImage, type KindImageSource } from "../kind/kind-image.ts";
 import type { TerraformStack } from "../terraform/cdktf.ts";

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { stringify } from "yaml";
-import { shippedStacks } from "../../stacks/environment-files.ts";
-import { parseEnvironment } from "../../stacks/settings.ts";
+import { shippedStacks } from "../../stacks/settings/environment-files.ts";
+import { parseEnvironment } from "../../stacks/settings/settings.ts";
 import { writeStacks } from "../../stacks/write-stacks.ts";
 import {
   kindEnvironment,

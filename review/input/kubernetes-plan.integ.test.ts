@@ -4,7 +4,7 @@ import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { parseSettings } from "../../stacks/settings.ts";
+import { parseSettings } from "../../stacks/settings/settings.ts";
 import { writeStacks } from "../../stacks/write-stacks.ts";
 import { testDocker } from "../../tests/deploy/test-docker.ts";
 import { providerEnvironment } from "../../tests/deploy/test-project.ts";

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { ruleIds } from "../../contract/rule-ids.ts";
-import { shippedEnvironments } from "../../stacks/environment-files.ts";
+import { shippedEnvironments } from "../../stacks/settings/environment-files.ts";
 import { changeOfPlan } from "../input/plan-json.ts";
 import { plannedChange } from "../test-plans.ts";
 import { rulePage } from "../test-rule-pages.ts";

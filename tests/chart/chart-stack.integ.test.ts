@@ -11,7 +11,7 @@ import { type ModelSpec, withModalities } from "../../contract/model-spec.ts";
 import { modelCatalogue } from "../../contract/models/index.ts";
 import { labelNames, podAppName } from "../../contract/pods.ts";
 import { KindStack } from "../../stacks/kind.ts";
-import { parseSettings } from "../../stacks/settings.ts";
+import { parseSettings } from "../../stacks/settings/settings.ts";
 import { differences } from "./test-compare-objects.ts";
 import { chart, noHelm, type TestObject, template } from "./test-helm.ts";
 

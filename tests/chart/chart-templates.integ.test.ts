@@ -12,7 +12,7 @@ import { serverEnv } from "../../contract/server/server-env.ts";
 import { parseTritonArgs, restrictControl } from "../../contract/triton-flags.ts";
 import { readFetchWeightsArguments } from "../../inference-image/jobs/fetch-weights.ts";
 import { MultiGpuStack } from "../../stacks/multi-gpu.ts";
-import { parseSettings } from "../../stacks/settings.ts";
+import { parseSettings } from "../../stacks/settings/settings.ts";
 import {
   chart,
   helm,

@@ -3,7 +3,7 @@ import { findingsOf } from "../../constructs/checks/findings.ts";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
 import { Testing } from "../../constructs/terraform/cdktf.ts";
 import { KubernetesStack } from "../../stacks/kubernetes.ts";
-import { parseSettings } from "../../stacks/settings.ts";
+import { parseSettings } from "../../stacks/settings/settings.ts";
 import { noHelm, template } from "./test-helm.ts";
 
 /** The chart accepts everything that the checks of the stack accept. */

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { type StandIns, standIns } from "../../cli/test-programs.ts";
 import { perGpuHostPorts } from "../../contract/ports.ts";
-import type { ShippedEnvironment } from "../../stacks/environment-files.ts";
+import type { ShippedEnvironment } from "../../stacks/settings/environment-files.ts";
 import { testDocker } from "./test-docker.ts";
 import { buildImage, serverImage } from "./test-image.ts";
 import {

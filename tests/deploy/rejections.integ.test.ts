@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { type StandIns, standIns } from "../../cli/test-programs.ts";
-import type { ShippedEnvironment } from "../../stacks/environment-files.ts";
+import type { ShippedEnvironment } from "../../stacks/settings/environment-files.ts";
 import { testDocker } from "./test-docker.ts";
 import { buildImage } from "./test-image.ts";
 import {

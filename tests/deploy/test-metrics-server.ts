@@ -2,7 +2,7 @@ import { stringify } from "yaml";
 import { manifestsOf } from "../../artefact/terraform-manifests.ts";
 import { Testing } from "../../constructs/terraform/cdktf.ts";
 import { KindStack } from "../../stacks/kind.ts";
-import { parseSettings } from "../../stacks/settings.ts";
+import { parseSettings } from "../../stacks/settings/settings.ts";
 
 /** Manifests of the metrics-server that the stack `kind` declares, for a cluster that already exists. */
 export function metricsServerManifests(): string {

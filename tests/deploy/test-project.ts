@@ -24,7 +24,7 @@ import {
   exampleStacks,
   type ShippedEnvironment,
   shippedStacks,
-} from "../../stacks/environment-files.ts";
+} from "../../stacks/settings/environment-files.ts";
 import { type CommandOptions, command, type Docker, type Outcome, succeed } from "./test-docker.ts";
 
 /**

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { gpuNames } from "../contract/gpus.ts";
+import { gpuNames } from "../../contract/gpus.ts";
 import { shippedEnvironments, shippedStacks } from "./environment-files.ts";
 import {
   parseEnvironment,
@@ -35,7 +35,7 @@ test.each(stackNames)("%s requires no settings", (environment) => {
 });
 
 const shippedFile = (name: string) =>
-  readFileSync(new URL(`../environments/${name}.yaml`, import.meta.url), "utf8");
+  readFileSync(new URL(`../../environments/${name}.yaml`, import.meta.url), "utf8");
 
 test.each(shippedEnvironments)("the file of %s contains only defaults", (name) => {
   const { stack, settings } = parseEnvironment(name, name, shippedFile(name));

@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { stringify } from "yaml";
-import { catalogueNames, modelCatalogue } from "../contract/models/index.ts";
-import { ownModel } from "../tools/render-models.ts";
+import { catalogueNames, modelCatalogue } from "../../contract/models/index.ts";
+import { ownModel } from "../../tools/render-models.ts";
 import { loadModels, modelFolder, parseModel } from "./model-files.ts";
 import { SettingsError } from "./settings-error.ts";
 

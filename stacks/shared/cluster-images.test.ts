@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
+import { parseSettings } from "../settings/settings.ts";
 import { clusterImageNotes } from "./cluster-images.ts";
-import { parseSettings } from "./settings.ts";
 
 const notes = (yaml: string) => clusterImageNotes("k8s", parseSettings("kubernetes", "test", yaml));
 const siglip = "models: [siglip2-base-224]\n";
@@ -64,7 +64,7 @@ test("images that exist already are left out", () => {
 });
 
 test("names targets of the bake file", () => {
-  const bake = readFileSync(new URL("../docker-bake.hcl", import.meta.url), "utf8");
+  const bake = readFileSync(new URL("../../docker-bake.hcl", import.meta.url), "utf8");
   for (const target of ["gateway", "embed", "embed-gpu", "embed-weights", "triton"]) {
     expect(bake).toContain(`target "${target}" {`);
   }

@@ -1,12 +1,17 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { renderValue } from "../contract/issue-lines.ts";
-import { type ModelSpec, modelNameRule, modelSpecFile } from "../contract/model-spec.ts";
-import { modelCatalogue } from "../contract/models/index.ts";
-import { parseYaml } from "./parse-yaml.ts";
+import { renderValue } from "../../contract/issue-lines.ts";
+import { type ModelSpec, modelNameRule, modelSpecFile } from "../../contract/model-spec.ts";
+import { modelCatalogue } from "../../contract/models/index.ts";
 import { SettingsError } from "./settings-error.ts";
-import { isMap, type RejectedFile, readText, yamlEntries } from "./settings-file.ts";
-import { validateSettings } from "./validate-settings.ts";
+import {
+  isMap,
+  parseYaml,
+  type RejectedFile,
+  readText,
+  validateSettings,
+  yamlEntries,
+} from "./settings-file.ts";
 
 /** Users' model specs: `models/<name>.yaml` each, beside the environments. An invalid file affects only its own model. */
 

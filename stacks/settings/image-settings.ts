@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defaultTritonImage } from "../contract/triton-releases.ts";
+import { defaultTritonImage } from "../../contract/triton-releases.ts";
 import { image, oneOf, text } from "./setting-types.ts";
 
 type BaseImage = "NODE_IMAGE" | "CUDA_IMAGE" | "TRITON_IMAGE";

@@ -1,4 +1,4 @@
-import { type Finding, findingIf } from "../constructs/checks/findings.ts";
+import { type Finding, findingIf } from "../../constructs/checks/findings.ts";
 import { networkName } from "./docker-settings.ts";
 import type { EnvironmentSettings } from "./settings.ts";
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { nearestOf, renderValue } from "../contract/issue-lines.ts";
-import { type ModelSpec, withModalities } from "../contract/model-spec.ts";
-import { defaultModel } from "../contract/models/index.ts";
+import { nearestOf, renderValue } from "../../contract/issue-lines.ts";
+import { type ModelSpec, withModalities } from "../../contract/model-spec.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import type { LoadedModels } from "./model-files.ts";
 import { SettingsError } from "./settings-error.ts";
 

@@ -7,12 +7,12 @@ import {
   memoryLimitMiB,
   migProfile,
   port,
-} from "../constructs/checks/prop-types.ts";
-import { maxModelVersions, optimumBatchSizes } from "../contract/deployed-model-config.ts";
-import { gpuModel, gpuModelText, maxGpus } from "../contract/gpus.ts";
-import { baselinePort, hostPorts, type TritonPorts } from "../contract/ports.ts";
-import { grpcTarget } from "../contract/server/server-env.ts";
-import { queueDelayMicroseconds } from "../contract/triton-models.ts";
+} from "../../constructs/checks/prop-types.ts";
+import { maxModelVersions, optimumBatchSizes } from "../../contract/deployed-model-config.ts";
+import { gpuModel, gpuModelText, maxGpus } from "../../contract/gpus.ts";
+import { baselinePort, hostPorts, type TritonPorts } from "../../contract/ports.ts";
+import { grpcTarget } from "../../contract/server/server-env.ts";
+import { queueDelayMicroseconds } from "../../contract/triton-models.ts";
 import { embedImage, tritonImage } from "./image-settings.ts";
 import { downloadedFile, integer, name, text, towerDownload, towerName } from "./setting-types.ts";
 

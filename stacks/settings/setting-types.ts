@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { text } from "../contract/value-types.ts";
+import { text } from "../../contract/value-types.ts";
 
-export { port } from "../constructs/checks/prop-types.ts";
-export { integer, oneOf, text } from "../contract/value-types.ts";
+export { port } from "../../constructs/checks/prop-types.ts";
+export { integer, oneOf, text } from "../../contract/value-types.ts";
 
 /** Types of single settings: each error message is `must …`. */
 

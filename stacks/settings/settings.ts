@@ -1,17 +1,15 @@
 import type { z } from "zod";
-import { renderValue } from "../contract/issue-lines.ts";
-import { modelCatalogue } from "../contract/models/index.ts";
+import { renderValue } from "../../contract/issue-lines.ts";
+import { modelCatalogue } from "../../contract/models/index.ts";
 import { kindSettings } from "./kind-settings.ts";
 import { kubernetesSettings } from "./kubernetes-settings.ts";
 import type { LoadedModels } from "./model-files.ts";
 import { type ModelSetting, modelErrors, resolveModels, type WithSpecs } from "./model-settings.ts";
 import { multiGpuSettings } from "./multi-gpu-settings.ts";
-import { parseYaml } from "./parse-yaml.ts";
 import { SettingsError } from "./settings-error.ts";
-import { isMap } from "./settings-file.ts";
+import { isMap, parseYaml, validateSettings } from "./settings-file.ts";
 import { singleGpuSettings } from "./single-gpu-settings.ts";
 import { validSettings } from "./valid-settings.ts";
-import { validateSettings } from "./validate-settings.ts";
 
 export const stackSchemas = {
   "single-gpu": singleGpuSettings,

@@ -1,5 +1,8 @@
 import { z } from "zod";
-import { type HostRequirements, hostRequirements } from "../constructs/docker/host-requirements.ts";
+import {
+  type HostRequirements,
+  hostRequirements,
+} from "../../constructs/docker/host-requirements.ts";
 
 const document = z.object({
   resource: z.object({

@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { gpuModel, gpuModelText, gpuResource, maxGpus } from "../contract/gpus.ts";
+import { gpuModel, gpuModelText, gpuResource, maxGpus } from "../../contract/gpus.ts";
 import {
   labelKeyPattern,
   labelValuePattern,
   objectNamePattern,
-} from "../contract/kubernetes-names.ts";
+} from "../../contract/kubernetes-names.ts";
 import {
   cpuScaling,
   disruptionBudget,

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { stringify } from "yaml";
-import { catalogueNames, modelCatalogue } from "../contract/models/index.ts";
+import { catalogueNames, modelCatalogue } from "../../contract/models/index.ts";
 import { loadEnvironments } from "./environment-files.ts";
 import { resolveModels } from "./model-settings.ts";
 import { parseSettings } from "./settings.ts";

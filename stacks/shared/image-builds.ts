@@ -2,10 +2,10 @@ import type {
   BuiltImageSource,
   ImageBuild,
   ImageSource,
-} from "../constructs/docker/server-image.ts";
-import { servedTowers, towerFolder } from "../constructs/models/served-towers.ts";
-import type { ModelSpec } from "../contract/model-spec.ts";
-import { defaultModels } from "../contract/models/index.ts";
+} from "../../constructs/docker/server-image.ts";
+import { servedTowers, towerFolder } from "../../constructs/models/served-towers.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { defaultModels } from "../../contract/models/index.ts";
 
 /** Image in the settings: a name to pull, or a build from this repository. */
 export type ImageSetting = { readonly source: "pull"; readonly name: string } | BuildSetting;
@@ -20,7 +20,7 @@ const ignore = [
   "(^|/)(dist|node_modules)/",
   "(^|/)test-[^/]*$",
   "[.](test[.]ts|suite[.]ts|md|part)$",
-  "^(client|inference|inference-image|model-tools)/.*[.]py$",
+  "^(client|inference|http|emulator|inference-image|model-tools)/.*[.]py$",
   "^model-tools/(python|samples)/",
   "^inference/preprocess/kernel/",
   "^[^/]*_u8/1/",
@@ -28,7 +28,10 @@ const ignore = [
 
 const server = {
   context: ".",
-  files: [".dockerignore", "{contract,inference,client,model-tools,inference-image}/**"],
+  files: [
+    ".dockerignore",
+    "{contract,inference,client,model-tools,http,emulator,inference-image}/**",
+  ],
   ignore,
 };
 

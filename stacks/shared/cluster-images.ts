@@ -1,6 +1,6 @@
-import { servedTowers, tokenizerFile } from "../constructs/models/served-towers.ts";
-import { modelSettings } from "../contract/server/server-env.ts";
-import type { KubernetesSettings } from "./kubernetes-settings.ts";
+import { servedTowers, tokenizerFile } from "../../constructs/models/served-towers.ts";
+import { modelSettings } from "../../contract/server/server-env.ts";
+import type { KubernetesSettings } from "../settings/kubernetes-settings.ts";
 
 type Settings = Pick<KubernetesSettings, "accelerator" | "models" | "model" | "embed" | "triton">;
 

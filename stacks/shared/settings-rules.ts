@@ -1,7 +1,7 @@
-import { type Finding, findingIf } from "../constructs/checks/findings.ts";
-import { imageFindings } from "../constructs/checks/images.ts";
-import type { MultiGpuSettings } from "./multi-gpu-settings.ts";
-import type { SingleGpuSettings } from "./single-gpu-settings.ts";
+import { type Finding, findingIf } from "../../constructs/checks/findings.ts";
+import { imageFindings } from "../../constructs/checks/images.ts";
+import type { MultiGpuSettings } from "../settings/multi-gpu-settings.ts";
+import type { SingleGpuSettings } from "../settings/single-gpu-settings.ts";
 
 /**
  * Rules between settings, as checks of the stack. In a schema they would be reported only after every single setting is

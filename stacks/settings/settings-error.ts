@@ -1,4 +1,4 @@
-import { UserError } from "../contract/user-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 import type { ValidSettings } from "./valid-settings.ts";
 
 /** All errors of the settings, one per line. */

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { kindPorts } from "../contract/ports.ts";
+import { kindPorts } from "../../contract/ports.ts";
 import {
   cpuScaling,
   disruptionBudget,

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { valueAt } from "../contract/issue-lines.ts";
+import { valueAt } from "../../contract/issue-lines.ts";
 
 /** Settings without their invalid values, so that the checks of the stack run in the same pass as the schema. */
 export interface ValidSettings {

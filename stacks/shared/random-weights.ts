@@ -1,6 +1,11 @@
 import { basename, dirname, isAbsolute, join } from "node:path";
-import type { HostRequirements, RequiredFile } from "../constructs/docker/host-requirements.ts";
-import { type ModelInfo, modelInfo, modelSidecar, sidecarPath } from "../model-tools/model-info.ts";
+import type { HostRequirements, RequiredFile } from "../../constructs/docker/host-requirements.ts";
+import {
+  type ModelInfo,
+  modelInfo,
+  modelSidecar,
+  sidecarPath,
+} from "../../model-tools/model-info.ts";
 
 /** Models of an environment whose weights are random, by the manifests of their files. */
 

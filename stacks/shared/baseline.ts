@@ -1,10 +1,10 @@
 import type { Construct } from "constructs";
-import type { GpuId } from "../constructs/checks/gpus.ts";
-import type { GpuHost } from "../constructs/docker/gpu-host.ts";
-import type { ModelWeights } from "../constructs/docker/model-weights.ts";
-import { PytorchBaseline } from "../constructs/docker/pytorch-baseline.ts";
+import type { GpuId } from "../../constructs/checks/gpus.ts";
+import type { GpuHost } from "../../constructs/docker/gpu-host.ts";
+import type { ModelWeights } from "../../constructs/docker/model-weights.ts";
+import { PytorchBaseline } from "../../constructs/docker/pytorch-baseline.ts";
+import type { SingleGpuSettings } from "../settings/single-gpu-settings.ts";
 import { pytorchImage } from "./image-builds.ts";
-import type { SingleGpuSettings } from "./single-gpu-settings.ts";
 
 /** Baselines of a host, as its settings select them; the PyTorch baseline runs on the first of the given GPUs. */
 export function baselines(
