@@ -67,11 +67,19 @@ export default defineConfig({
         test: {
           name: "unit",
           include: ["**/*.test.ts"],
-          exclude: [...exclude, "**/*.integ.test.ts", ...wholeRuns, ...onlyCompiled],
+          exclude: [...exclude, "**/*.integ.test.ts", "lab/**", ...wholeRuns, ...onlyCompiled],
           ...quick,
         },
       },
       { test: { name: "runs", include: wholeRuns, exclude, ...quick } },
+      {
+        test: {
+          name: "lab",
+          include: ["lab/**/*.test.ts"],
+          exclude: [...exclude, "**/*.integ.test.ts"],
+          ...quick,
+        },
+      },
       {
         // the tests of the server on the code that the images run
         plugins: [compiledServer()],

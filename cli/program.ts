@@ -23,18 +23,6 @@ const commands: Readonly<Record<string, CommandEntry>> = {
       "measure endpoints under load: throughput, latency, server time, cost; in a local simulation, deployed, or at any address",
     register: async (program) => (await import("./commands/bench.ts")).registerBench(program),
   },
-  "bench-server": {
-    description:
-      "measure the embed server against ONNX Runtime alone (ceiling) and a FastAPI service (baseline), in alternating rounds",
-    register: async (program) =>
-      (await import("./commands/bench-server.ts")).registerBenchServer(program),
-  },
-  "bench-gateway": {
-    description:
-      "measure the embed server as a gateway: processor time per image against FastAPI with tritonclient (baseline) and libjpeg-turbo alone (ceiling)",
-    register: async (program) =>
-      (await import("./commands/bench-gateway.ts")).registerBenchGateway(program),
-  },
   sweep: {
     description:
       "study an environment: cold start, batch, concurrency, queue delay, protocol, serialization, link, operators, memory, scaling, topology",

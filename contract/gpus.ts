@@ -3,7 +3,7 @@ import { integer, text } from "./value-types.ts";
 
 /**
  * GPU catalogue: adding a GPU is one entry in `entries`, whose key is the name in settings. Settings, checks, prices and
- * documentation list the GPUs in this order. If the GPU is in `bench/published/gpu-peaks.json`, delete it there.
+ * documentation list the GPUs in this order. If the GPU is in `lab/published/gpu-peaks.json`, delete it there.
  */
 
 /** Facts of the GPUs of one CUDA compute capability. */

@@ -104,13 +104,13 @@ const benchTests = [
 ];
 const reviewTests = ["cli/commands/review.test.ts", "tools/review-base.integ.test.ts"];
 const benchServerTests = [
-  "cli/commands/bench-server.test.ts",
-  "cli/commands/bench-server.integ.test.ts",
-  "bench/baselines/run.test.ts",
+  "lab/server/bench-server.test.ts",
+  "lab/server/bench-server.integ.test.ts",
+  "lab/server/run.test.ts",
 ];
 const benchGatewayTests = [
-  "cli/commands/bench-gateway.test.ts",
-  "cli/commands/bench-gateway.integ.test.ts",
+  "lab/gateway/bench-gateway.test.ts",
+  "lab/gateway/bench-gateway.integ.test.ts",
 ];
 const sweepTests = ["cli/commands/sweep.test.ts", "cli/commands/bench-options.test.ts"];
 const launchTests = ["cli/launch/launch-spec.test.ts", "cli/commands/launch-spec.integ.test.ts"];
@@ -186,8 +186,8 @@ export const commandsTested: readonly TestedCommand[] = [
     tests: ["examples/photo-dedupe/demo.integ.test.ts"],
     words: ["demo"],
   },
-  { command: "npx clipstack bench-server", tests: benchServerTests },
-  { command: "npx clipstack bench-gateway", tests: benchGatewayTests },
+  { command: "npm run lab -- server", tests: benchServerTests, words: [] },
+  { command: "npm run lab -- gateway", tests: benchGatewayTests, words: [] },
   { command: "npx clipstack verify", tests: ["cli/commands/verify.test.ts"] },
   { command: "npx clipstack bench", tests: benchTests },
   { command: "npx clipstack sweep", tests: sweepTests },
@@ -259,8 +259,8 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "kubectl apply --server-side", tests: kindTests, words: ["apply --server-side"] },
   // test commands
   {
-    command: "npm run gpu:acceptance",
-    tests: ["tests/gpu/acceptance.integ.test.ts"],
+    command: "npm run lab -- acceptance",
+    tests: ["lab/gpu/acceptance.integ.test.ts"],
     words: ["acceptance.ts"],
   },
   { command: "npx vitest run", tests: [".ci/run"], words: ["npx vitest run --project"] },

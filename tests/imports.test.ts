@@ -12,6 +12,7 @@ const root = fileURLToPath(new URL("../", import.meta.url));
 /** Packages, highest first. A package imports only from packages below it. */
 const packages = [
   "tools",
+  "lab",
   "cli",
   "stacks",
   "verify",
@@ -294,6 +295,8 @@ const exceptions: Readonly<Record<string, readonly (number | string)[]>> = {
   "bench/capacity/published.ts": ["../../contract/models/openclip-vit-b32.ts"],
   "constructs/checks/container-limits.ts": [512], // MiB
   "constructs/checks/vram.ts": ["../../contract/models/openclip-vit-b32.ts", 512],
+  "lab/gpu/acceptance-servers.ts": ["../../contract/models/openclip-vit-b32.ts"],
+  "lab/gpu/acceptance.ts": ["../../contract/models/openclip-vit-b32.ts"],
   // an example for users
   "tools/render-chart-values.ts": ["https://models.example/openclip_vit_b32/model.trt-fp16.onnx"],
 };

@@ -35,7 +35,7 @@ test("a changed base image replaces the image built on it, and rolls out the pod
   expect(deployment?.impact?.text).toContain("Rolling update");
 });
 
-test.each(["inference-image/server.test.ts", "tools/trials/fuzz-main.ts", "docs/review.md"])(
+test.each(["inference-image/server.test.ts", "lab/trials/fuzz-main.ts", "docs/review.md"])(
   "%s is not part of any image",
   (file) => {
     expect(reviewed(file).stacks[0]?.changes).toEqual([]);

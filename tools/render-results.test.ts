@@ -11,7 +11,7 @@ test("every published experiment has its setup, figures and finding on the page,
     expect(start, id).toBeGreaterThan(0);
     const end = page.indexOf("\n### ", start + 5);
     const section = page.slice(start, end === -1 ? undefined : end);
-    expect(section).toContain(`${id}.json](../bench/published/${id}.json)`);
+    expect(section).toContain(`${id}.json](../lab/published/${id}.json)`);
     for (const { label } of figures) expect(section, id).toContain(`| ${label} |`);
     expect(finding, id).toBeDefined();
     expect(section).toContain(`**Finding.** ${finding}`);

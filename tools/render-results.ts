@@ -3,7 +3,7 @@ import { checkPublished } from "../bench/capacity/check-published.ts";
 import type { Figure, PublishedFile } from "../bench/capacity/published.ts";
 import { publishedFacts } from "../bench/capacity/published-facts.ts";
 
-/** Sections of the page, with the files of `bench/published`. Files that are not listed are in the last section. */
+/** Sections of the page, with the files of `lab/published`. Files that are not listed are in the last section. */
 const sections: readonly (readonly [title: string, ids: readonly string[]])[] = [
   [
     "The application's own service on rented GPUs",
@@ -54,7 +54,7 @@ export function resultsDocs(): string {
   return [
     "# Published results",
     "",
-    "Every experiment of `bench/published`, rendered from the data by `npm run render`: setup, figures, finding and advice. The model is OpenCLIP",
+    "Every experiment of `lab/published`, rendered from the data by `npm run render`: setup, figures, finding and advice. The model is OpenCLIP",
     'ViT-B/32 unless stated. The *PyTorch FastAPI service* ran the model with PyTorch on the GPU and accepted JPEGs; the sources call it "embed", and it',
     "is not this project's embed server. *Model* is the prediction of [`clipstack capacity`](capacity.md) for figures that do not calibrate it.",
     "",
@@ -98,7 +98,7 @@ function experiment(file: PublishedFile, predictions: Predictions): readonly str
   return [
     `### ${title}`,
     "",
-    `Setup: ${setup(file)}. Source: ${name}, seen ${source.seen}; data: [${id}.json](../bench/published/${id}.json).`,
+    `Setup: ${setup(file)}. Source: ${name}, seen ${source.seen}; data: [${id}.json](../lab/published/${id}.json).`,
     ...(missing.length === 0 ? [] : ["", `Not stated: ${missing.join("; ")}.`]),
     "",
     line(["figure", "published", ...(hasModel ? ["model", "error"] : [])]),

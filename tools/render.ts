@@ -3,8 +3,6 @@ import { existsSync, readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { gatewayRecordKind } from "../bench/baselines/gateway/record.ts";
-import { serverRecordKind } from "../bench/baselines/record.ts";
 import { benchRecordKind } from "../bench/record/bench-record.ts";
 import { type RecordKind, renderRecordSchema } from "../bench/record/parse-record.ts";
 import { verifyRecordKind } from "../bench/record/record.ts";
@@ -45,8 +43,6 @@ const completeProducers: readonly (() => readonly RenderedFile[])[] = [
     recordSchemaFile("bench/record/record.schema.json", verifyRecordKind),
     recordSchemaFile("bench/record/bench-record.schema.json", benchRecordKind),
     recordSchemaFile("verify/drills/drill-record.schema.json", drillRecordKind),
-    recordSchemaFile("bench/baselines/server-record.schema.json", serverRecordKind),
-    recordSchemaFile("bench/baselines/gateway/gateway-record.schema.json", gatewayRecordKind),
   ],
 ];
 

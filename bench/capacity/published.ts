@@ -143,7 +143,7 @@ const publishedFile = z.strictObject({
 });
 export type PublishedFile = z.infer<typeof publishedFile>;
 
-const publishedFolder = fileURLToPath(new URL("../published/", import.meta.url));
+const publishedFolder = fileURLToPath(new URL("../../lab/published/", import.meta.url));
 
 /**
  * Reads all files of published figures, by id.

@@ -1,10 +1,14 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { afterAll, describe, expect, test } from "vitest";
+import {
+  type NullServer,
+  startNullGrpcServer,
+  startNullHttpServer,
+} from "../../lab/load/null-server.ts";
 import type { LoadShape } from "../record/bench-record.ts";
 import { measureLoad } from "./measure-load.ts";
 import type { MeasureOptions } from "./measured-load.ts";
-import { type NullServer, startNullGrpcServer, startNullHttpServer } from "./null-server.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 
 const servers: NullServer[] = [];

@@ -1,6 +1,6 @@
 import { getPriority } from "node:os";
 import { expect, test } from "vitest";
-import { comparisonLoad } from "./run-load.ts";
+import { comparisonLoad } from "../../lab/load/run-load.ts";
 import { startWorkers } from "./workers.ts";
 
 test("a comparison runs its worker at normal priority", async () => {

@@ -10,7 +10,7 @@ export const parityLimits = { cosineAtLeast: 0.999, relativeDifferenceAtMost: 0.
 
 /**
  * Limit of the relative difference on another machine, whose GPU multiplies in TensorFloat-32 by ONNX Runtime's default: 0.14 % measured on
- * an H100 (tests/gpu/README.md), 0.0003 % without it.
+ * an H100 (lab/gpu/README.md), 0.0003 % without it.
  */
 const tensorFloat32Limit = 0.005;
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
-import { startNullHttpServer } from "../load/null-server.ts";
+import { startNullHttpServer } from "../../lab/load/null-server.ts";
 import { confirmedTrial, type Slo } from "../record/slo-search.ts";
 import { testBenchRecord } from "../report/test-bench-record.ts";
 import type { BenchContext } from "../run/bench-events.ts";

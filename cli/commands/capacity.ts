@@ -59,7 +59,7 @@ export function registerCapacity(program: Command): void {
 
 const help = `
 The model is a closed queueing network of client work, link, round trips, decoding, batcher, tensor ingest and GPU. Its
-parameters come from published figures (bench/published) or from a record; docs/capacity.md explains them and lists the
+parameters come from published figures (lab/published) or from a record; docs/capacity.md explains them and lists the
 errors of the model. The command needs no GPU and measures nothing.
 
 Examples:

@@ -8,7 +8,6 @@ import { testRecord } from "../../bench/record/test-record.ts";
 import { benchRecordText, recordText } from "../../bench/report/save-reports.ts";
 import { testBenchRecord, testLoadPoint } from "../../bench/report/test-bench-record.ts";
 import { testDrillRecord } from "../../verify/drills/test-drill-record.ts";
-import { project } from "../project.ts";
 import { clipstack } from "../test-programs.ts";
 import { compareFiles, comparisonJson } from "./compare.ts";
 import { outputOf, parseImport, registerReport, renderRecord } from "./report.ts";
@@ -59,15 +58,13 @@ beforeAll(() => {
 
 afterAll(() => rmSync(folder, { recursive: true }));
 
-test("renders records of bench, verify, drills and bench-server", () => {
+test("renders records of bench, verify and drills", () => {
   expect(renderRecord(file("bench.json"), "md")).toContain("## Sweep: Lowest latency");
   expect(renderRecord(file("bench.json"), "html")).toContain('<h2 id="choose">');
   expect(renderRecord(file("verify.json"), "md")).toContain("## Verification: 40 checks passed");
   expect(renderRecord(file("verify.json"), "text")).toContain("single-gpu");
   expect(renderRecord(file("k8s.json"), "html")).toContain("1 of 2 checks failed");
   expect(JSON.parse(renderRecord(file("k8s.json"), "json"))).toEqual(testDrillRecord);
-  const server = join(project, "bench/records/2026-11-23T01-23-45Z-bench-server.json");
-  expect(renderRecord(server, "html")).toContain("Images per second");
 });
 
 test("--format json prints the record with the imported figures", () => {

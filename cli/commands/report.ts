@@ -1,10 +1,6 @@
 import { readFileSync } from "node:fs";
 import { basename, relative, resolve } from "node:path";
 import { type Command, Option } from "commander";
-import { parseGatewayRecord } from "../../bench/baselines/gateway/record.ts";
-import { gatewayReport } from "../../bench/baselines/gateway/report.ts";
-import { parseServerRecord } from "../../bench/baselines/record.ts";
-import { serverReport } from "../../bench/baselines/report.ts";
 import { parseBenchRecord } from "../../bench/record/bench-record.ts";
 import { parseRecord } from "../../bench/record/record.ts";
 import { benchReport } from "../../bench/report/bench-report.ts";
@@ -47,17 +43,7 @@ const readers: Readonly<Record<string, (text: string, file: string) => ReadRepor
   drill: readDrill,
   // schema 1
   k8s: readDrill,
-  "bench-server": (text, file) => {
-    const record = parseServerRecord(text, file);
-    return { report: () => serverReport(record), json: recordText(record) };
-  },
-  "bench-gateway": readGateway,
 };
-
-function readGateway(text: string, file: string): ReadReport {
-  const record = parseGatewayRecord(text, file);
-  return { report: () => gatewayReport(record), json: recordText(record) };
-}
 
 function readDrill(text: string, file: string): ReadReport {
   const record = parseDrillRecord(text, file);
@@ -131,7 +117,7 @@ export function outputOf(
 export function registerReport(program: Command): void {
   program
     .command("report")
-    .argument("[record]", "JSON record of bench, sweep, verify, k8s, bench-server or bench-gateway")
+    .argument("[record]", "JSON record of bench, sweep, verify or k8s")
     .addOption(
       new Option("--format <format>", "html, md (for a pull request), text, or json (the record)")
         .choices(reportFormats)

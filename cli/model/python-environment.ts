@@ -55,7 +55,7 @@ export const daliPackages: PythonPackages = {
 /** Packages for the baseline of `bench-server`. */
 export const fastapiPackages: PythonPackages = {
   name: "fastapi-baseline",
-  installs: [["-r", "../../bench/baselines/fastapi/requirements.txt"]],
+  installs: [["-r", "../../lab/fastapi/requirements.txt"]],
 };
 
 /** Packages of the PyTorch baseline beside {@link pytorchPackages}, with the same versions where both have a package. */
@@ -67,7 +67,7 @@ export const pytorchBaselinePackages: PythonPackages = {
 /** Packages for the baseline and the ceiling of `bench-gateway`. */
 export const fastapiTritonPackages: PythonPackages = {
   name: "fastapi-triton-baseline",
-  installs: [["-r", "../../bench/baselines/fastapi-triton/requirements.txt"]],
+  installs: [["-r", "../../lab/fastapi-triton/requirements.txt"]],
 };
 
 /**

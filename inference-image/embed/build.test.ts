@@ -10,7 +10,7 @@ import { embedPaths, embedResponse } from "../../contract/embed-api.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
-import { type ServerProcess, startEmbed, startTriton } from "../../tools/trials/server-process.ts";
+import { type ServerProcess, startEmbed, startTriton } from "../../lab/trials/server-process.ts";
 import packageJson from "../package.json" with { type: "json" };
 
 const jpegModel = tritonModel(defaultModel, "jpeg");

@@ -1,4 +1,4 @@
-// Measures ONNX Runtime without the server, as the ceiling of `clipstack bench-server`: no worker, no batcher, no copies, one
+// Measures ONNX Runtime without the server, as the ceiling of `npm run lab -- server`: no worker, no batcher, no copies, one
 // random input. Reads its task as JSON from the first argument and prints the measurements as one line of JSON.
 import { env, InferenceSession, Tensor } from "onnxruntime-node";
 

@@ -1,0 +1,131 @@
+import { stat } from "node:fs/promises";
+import { ensureConverted } from "../../cli/model/model-prepare.ts";
+import { namedModel, requireTower } from "../../cli/model/named-model.ts";
+import { linkedRepository } from "../../cli/model/served-models.ts";
+import { type Modality, type ModelSpec, withModalities } from "../../contract/model-spec.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { fp32Kinds } from "../../contract/repository-files.ts";
+import { modelSettings, type ServerEnvName } from "../../contract/server/server-env.ts";
+import { UserError } from "../../contract/user-error.ts";
+import { architectureOf } from "../../model-tools/architectures.ts";
+import { ensureGeneratedModel, ensureTinyModel, modelFile } from "../../model-tools/generate.ts";
+import { modelInfo } from "../../model-tools/model-info.ts";
+import { ensureOptimised } from "../../model-tools/optimise.ts";
+import { type BenchTower, type Load, towerName } from "./loads.ts";
+import type { BenchModel, OptimisedModel } from "./measure.ts";
+
+/**
+ * Tower of a value of `--model`: `<model>[:image|:text]`. Without a modality, all towers of the model.
+ *
+ * @throws {UserError} if there is no such model or tower
+ */
+export function benchTowers(value: string): readonly BenchTower[] {
+  const [, name = "", modality] = /^(.*?)(?::(image|text))?$/.exec(value) ?? [];
+  const spec = namedModel(name);
+  const modalities = (modality === undefined ? Object.keys(spec.towers) : [modality]) as Modality[];
+  for (const one of modalities) requireTower(spec, one);
+  return modalities.map((one) => ({ model: name, modality: one }));
+}
+
+/** Files and server settings of the models of loads, by `Load.model`. Missing files are generated with random weights. */
+export async function benchModels(
+  chosen: readonly Load[],
+  towers: readonly BenchTower[],
+  onProgress: (line: string) => void,
+): Promise<Readonly<Record<string, BenchModel>>> {
+  const models: Record<string, BenchModel> = {};
+  for (const tower of towers) models[towerName(tower)] = await towerModel(tower, onProgress);
+  if (towers.length > 0) return models;
+  for (const model of new Set(chosen.map((load) => load.model))) {
+    const standard =
+      model === "tiny"
+        ? await ensureTinyModel(defaultModel)
+        : await generated(defaultModel, "image", onProgress);
+    const needsInt8 = chosen.some(
+      (load) => load.model === model && load.subjects.includes("server-int8"),
+    );
+    const optimised = await optimisedModel("fp32", await ensureOptimised(defaultModel, standard));
+    models[model] = {
+      settings: {
+        ...(await settingsOf(defaultModel, "image", standard)),
+        MODEL_PRECISION: "fp32-optimised",
+      },
+      standard,
+      ceiling: optimised.modelPath,
+      optimised: [
+        optimised,
+        ...(needsInt8
+          ? [
+              await optimisedModel(
+                "int8",
+                await ensureConverted(defaultModel, standard, "int8", onProgress),
+              ),
+            ]
+          : []),
+      ],
+    };
+  }
+  return models;
+}
+
+/** @param modelPath - An optimised model with a manifest. */
+async function optimisedModel(
+  precision: OptimisedModel["precision"],
+  modelPath: string,
+): Promise<OptimisedModel> {
+  const { precision: part, agreement } = await modelInfo(modelPath);
+  return { modelPath, precision, parts: [part!], ...agreement! };
+}
+
+/** Tower of a model: images with the optimised file, as `clipstack serve` does, texts with the standard one. */
+async function towerModel(
+  { model, modality }: BenchTower,
+  onProgress: (line: string) => void,
+): Promise<BenchModel> {
+  const spec = namedModel(model);
+  const file = modelFile(spec, fp32Kinds[modality]);
+  const isMissing = (await stat(file).catch(() => undefined)) === undefined;
+  if (isMissing && modality === "image" && architectureOf(spec, "full").name === "stand-in") {
+    throw new UserError(
+      `${model} has no file: run 'npx clipstack model export ${model}', with --random-weights if its weights are unavailable`,
+    );
+  }
+  const standard = await generated(spec, modality, onProgress);
+  const settings = await settingsOf(spec, modality, standard);
+  if (modality === "text") return { settings, standard, ceiling: standard, optimised: [] };
+  const optimised = await optimisedModel("fp32", await ensureOptimised(spec, standard));
+  return {
+    settings: { ...settings, MODEL_PRECISION: "fp32-optimised" },
+    standard,
+    ceiling: optimised.modelPath,
+    optimised: [optimised],
+  };
+}
+
+async function generated(
+  spec: ModelSpec,
+  modality: Modality,
+  onProgress: (line: string) => void,
+): Promise<string> {
+  let isAnnounced = false;
+  return await ensureGeneratedModel(
+    spec,
+    () => {
+      if (!isAnnounced) onProgress(`generating ${spec.name} with random weights`);
+      isAnnounced = true;
+    },
+    modality,
+  );
+}
+
+/** Settings of a server with one tower. */
+async function settingsOf(
+  spec: ModelSpec,
+  modality: Modality,
+  file: string,
+): Promise<Partial<Record<ServerEnvName, string>>> {
+  return {
+    ...modelSettings([withModalities(spec, [modality])]),
+    MODEL_REPOSITORY: await linkedRepository([{ spec, files: { [modality]: file } }]),
+  };
+}
