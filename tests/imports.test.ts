@@ -30,18 +30,38 @@ const packages = [
   "contract",
 ];
 
-/** Packages below that a package nevertheless does not import. */
-const forbidden: Readonly<Record<string, readonly string[]>> = {
-  // they check the artefact, not the code that produced it
-  verify: ["constructs"],
-  bench: ["constructs"],
-  artefact: ["constructs"],
-  // the server image contains no infrastructure code
-  "inference-image": ["constructs"],
-  emulator: ["constructs"],
-  http: ["constructs", "model-tools"],
-  "examples/photo-dedupe": ["constructs", "inference-image", "emulator", "http"],
-  constructs: ["client", "inference", "model-tools"],
+const checksArtefact =
+  "it checks what was synthesized, not the code that produced it: read the value from artefact or contract";
+const startsProcesses =
+  "it starts the servers as processes: address them by URL, or move what both need to contract";
+const noInfrastructure = "servers contain no infrastructure code: move the value to contract";
+const constructsOnly = "constructs work without our clients and models: move the value to contract";
+const declares = "a stack declares; what judges or measures it is called by cli";
+
+/** Packages below that a package nevertheless does not import, and why. */
+const forbidden: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  verify: {
+    constructs: checksArtefact,
+    "inference-image": startsProcesses,
+    emulator: startsProcesses,
+  },
+  bench: {
+    constructs: checksArtefact,
+    "inference-image": startsProcesses,
+    emulator: startsProcesses,
+  },
+  target: {
+    constructs: checksArtefact,
+    "inference-image": startsProcesses,
+    emulator: startsProcesses,
+  },
+  review: { "inference-image": startsProcesses, emulator: startsProcesses },
+  artefact: { constructs: checksArtefact },
+  stacks: { review: declares, verify: declares, bench: declares },
+  "inference-image": { constructs: noInfrastructure },
+  emulator: { constructs: noInfrastructure },
+  http: { constructs: noInfrastructure, "model-tools": noInfrastructure },
+  constructs: { client: constructsOnly, inference: constructsOnly, "model-tools": constructsOnly },
 };
 
 /** npm packages that only some folders may import. */
@@ -111,19 +131,70 @@ const everyFile = [...packages, "tests"].flatMap((folder) => [...sourceFiles(fol
 const files = everyFile.filter((file) => !isTest(file) && !file.startsWith("tests/"));
 const imports = files.flatMap(importsOf);
 
-/** Imports of this repository's files against the direction, as `file -> file`. */
+/** Imports between packages against the direction, as sentences that say what to do. */
 function wrongDirections(all: readonly Import[]): readonly string[] {
   return all
     .filter(({ from }) => isRelative(from) && !from.endsWith("/package.json"))
-    .filter((each) => {
+    .flatMap((each) => {
       const importer = packageOf(each.file);
       const imported = packageOf(targetOf(each));
-      if (importer === undefined || imported === undefined) return true;
-      if (importer === imported) return false;
-      const isBelow = packages.indexOf(importer) < packages.indexOf(imported);
-      return !isBelow || forbidden[importer]?.includes(imported);
-    })
-    .map((each) => `${each.file} -> ${targetOf(each)}`);
+      const what = `${each.file} imports ${targetOf(each)}`;
+      if (importer === undefined || imported === undefined) {
+        return [`${what}, which is in no package: list its package in tests/imports.test.ts`];
+      }
+      if (importer === imported) return [];
+      const reason = forbidden[importer]?.[imported];
+      if (reason !== undefined)
+        return [`${what}, but ${importer} must not use ${imported}: ${reason}`];
+      if (packages.indexOf(importer) < packages.indexOf(imported)) return [];
+      return [
+        `${what}, but ${imported} is above ${importer}: move what both need to a package below them, or pass it as an argument`,
+      ];
+    });
+}
+
+/** Folders of a package, highest first, from the line of its README; `.` are the files outside folders. */
+function folderOrder(name: string): readonly string[] {
+  const line = /^Folders, highest first: (.*)$/m.exec(
+    readFileSync(join(root, name, "README.md"), "utf8"),
+  );
+  const [list = ""] = (line?.[1] ?? "").split(/(?<=`)\.(?=\s|$)/);
+  return [...list.matchAll(/`([^`]+)`/g)].map((match) => match[1] ?? "");
+}
+
+/** The folder of a file within its package, `.` for a file outside folders. */
+function folderOf(file: string, name: string): string {
+  const parts = file.slice(name.length + 1).split("/");
+  return parts.length === 1 ? "." : (parts[0] ?? ".");
+}
+
+/** Packages whose folders have no order yet. */
+const unordered: readonly string[] = ["cli", "bench", "inference-image", "client", "inference"];
+
+/** Imports between folders of a package against the order of its README, as sentences that say what to do. */
+function wrongFolders(
+  all: readonly Import[],
+  orderOf: (name: string) => readonly string[] = folderOrder,
+): readonly string[] {
+  return all
+    .filter(({ from }) => isRelative(from) && !from.endsWith("/package.json"))
+    .flatMap((each) => {
+      const name = packageOf(each.file);
+      if (name === undefined || unordered.includes(name) || packageOf(targetOf(each)) !== name)
+        return [];
+      const [importer, imported] = [folderOf(each.file, name), folderOf(targetOf(each), name)];
+      if (importer === imported) return [];
+      const order = orderOf(name);
+      for (const folder of [importer, imported]) {
+        if (!order.includes(folder)) {
+          return [`${name}/README.md: 'Folders, highest first:' must name '${folder}'`];
+        }
+      }
+      if (order.indexOf(importer) < order.indexOf(imported)) return [];
+      return [
+        `${each.file} imports ${targetOf(each)}, but in ${name} '${imported}' is above '${importer}': move what both need to '${importer}' or a folder below it, or pass it as an argument`,
+      ];
+    });
 }
 
 /** Imports of npm packages outside the folders that may import them, as `file -> package`. */
@@ -179,6 +250,10 @@ test("a package imports only from packages below it", () => {
   expect(wrongDirections(imports)).toEqual([]);
 });
 
+test("a folder imports only from folders below it in the README of its package", () => {
+  expect([...new Set(wrongFolders(imports))]).toEqual([]);
+});
+
 test("npm packages are imported only where they belong", () => {
   expect(wrongPackages(imports)).toEqual([]);
 });
@@ -193,19 +268,36 @@ test("no module that test files share registers a hook: only the first file of a
   expect(shared.filter((file) => hook.test(readFileSync(join(root, file), "utf8")))).toEqual([]);
 });
 
-test("an import against the direction is found", () => {
+test("an import against the direction is found, and the message says what to do", () => {
   expect(
     wrongDirections([
-      { file: "bench/run/a.ts", from: "../../stacks/settings.ts" },
-      { file: "verify/a.ts", from: "../constructs/stack/state.ts" },
       { file: "contract/a.ts", from: "../inference/session/types.ts" },
-      { file: "stacks/a.ts", from: "../cli/main.ts" },
+      { file: "verify/a.ts", from: "../constructs/state.ts" },
+      { file: "stacks/a.ts", from: "../review/review.ts" },
+      { file: "cli/a.ts", from: "../lab/sizes.ts" },
     ]),
   ).toEqual([
-    "bench/run/a.ts -> stacks/settings.ts",
-    "verify/a.ts -> constructs/stack/state.ts",
-    "contract/a.ts -> inference/session/types.ts",
-    "stacks/a.ts -> cli/main.ts",
+    "contract/a.ts imports inference/session/types.ts, but inference is above contract: move what both need to a package below them, or pass it as an argument",
+    `verify/a.ts imports constructs/state.ts, but verify must not use constructs: ${checksArtefact}`,
+    `stacks/a.ts imports review/review.ts, but stacks must not use review: ${declares}`,
+    "cli/a.ts imports lab/sizes.ts, but lab is above cli: move what both need to a package below them, or pass it as an argument",
+  ]);
+});
+
+test("an import against the order of folders is found, and the message says what to do", () => {
+  const order = () => [".", "run", "load"];
+  expect(
+    wrongFolders(
+      [
+        { file: "verify/run/a.ts", from: "../load/b.ts" },
+        { file: "verify/load/a.ts", from: "../run/b.ts" },
+        { file: "verify/load/a.ts", from: "../new/b.ts" },
+      ],
+      order,
+    ),
+  ).toEqual([
+    "verify/load/a.ts imports verify/run/b.ts, but in verify 'run' is above 'load': move what both need to 'load' or a folder below it, or pass it as an argument",
+    "verify/README.md: 'Folders, highest first:' must name 'new'",
   ]);
 });
 

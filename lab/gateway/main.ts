@@ -1,4 +1,4 @@
-import { runExperiment } from "../run-experiment.ts";
+import { runExperiment } from "../server/run-experiment.ts";
 import { registerBenchGateway } from "./bench-gateway.ts";
 
 await runExperiment("gateway", registerBenchGateway);

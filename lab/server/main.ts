@@ -1,4 +1,4 @@
-import { runExperiment } from "../run-experiment.ts";
 import { registerBenchServer } from "./bench-server.ts";
+import { runExperiment } from "./run-experiment.ts";
 
 await runExperiment("server", registerBenchServer);

@@ -1,6 +1,6 @@
 import { Command, CommanderError } from "commander";
-import { isUserError } from "../cli/run-command.ts";
-import { messageOf } from "../contract/user-error.ts";
+import { isUserError } from "../../cli/run-command.ts";
+import { messageOf } from "../../contract/user-error.ts";
 
 /**
  * Runs an experiment with the options of this process. Errors are printed as one line.
