@@ -11,7 +11,6 @@ import {
   errorsText,
   type Fact,
   type Failure,
-  type Figure,
   longField,
   machineText,
   numberField,
@@ -31,13 +30,11 @@ import {
   formatMs,
   formatRate,
 } from "../bench/report/number-format.ts";
-import { endpointStyle } from "../bench/report/plot-styles.ts";
-import { barPlot, dotPlot, rangeLegend, rangePlot } from "../bench/report/row-plots.ts";
 import { artefactFacts, modelText, tritonLabel, tritonsText } from "../bench/report/subject.ts";
 import { checks as registry } from "./checks/registry.ts";
 import { caveatsOf } from "./verify-caveats.ts";
 
-/** Report of a verification: checks by environment, then endpoints, parity and every check. */
+/** Report of a verification: checks by environment, then endpoints and every check. */
 export function verifyReport(record: VerifyRecord): Report {
   const { environments, checks, subject } = record;
   const failed = checks.filter(({ outcome }) => outcome === "fail");
@@ -47,7 +44,6 @@ export function verifyReport(record: VerifyRecord): Report {
     failed.length === 0
       ? `${counted(total, "check")} passed`
       : `${failed.length} of ${counted(total, "check")} failed`;
-  const rows = endpointRows(record);
   const tritons = tritonsText(environments);
   const caveats = caveatsOf(record);
   const warning = warningText(caveats);
@@ -67,8 +63,8 @@ export function verifyReport(record: VerifyRecord): Report {
     ],
     failures: failed.map(failureOf),
     caveats,
-    summary: [matrixSection(record), ...endpointSections(record, rows)],
-    sections: [...loadSections(rows), ...paritySections(record, rows), ...detailSections(record)],
+    summary: [matrixSection(record), ...endpointSections(record)],
+    sections: detailSections(record),
     subject: subjectFacts(record),
   };
 }
@@ -182,10 +178,9 @@ function endpointRows({ checks, measurements }: VerifyRecord): readonly Endpoint
   });
 }
 
-function endpointSections(
-  { subject: { settings } }: VerifyRecord,
-  rows: readonly EndpointRow[],
-): readonly Section[] {
+function endpointSections(record: VerifyRecord): readonly Section[] {
+  const rows = endpointRows(record);
+  const { settings } = record.subject;
   if (rows.length === 0) return [];
   const table = tableOf("Latency, throughput and agreement of each endpoint", rows, [
     textField("environment", ({ name }) => name),
@@ -205,110 +200,6 @@ function endpointSections(
   ]);
   const note = `Closed loop: ${settings.concurrency} clients, one image per request, ${settings.secondsPerEndpoint} s per endpoint; this measures capacity, not latency at a fixed rate. Cosine and difference are the worst of ${counted(settings.sampleImages.length, "image")} against the local reference.`;
   return [tableSection("endpoints", "Endpoints", table, { notes: [note] })];
-}
-
-function loadSections(rows: readonly EndpointRow[]): readonly Section[] {
-  const measured = rows.flatMap(({ name, endpoint, measurement }) => {
-    const latency = measurement?.latencyMs;
-    if (measurement === undefined || latency === undefined) return [];
-    return [{ group: name, label: endpoint, measurement, latency, ...endpointStyle(endpoint) }];
-  });
-  if (measured.length === 0) return [];
-  const latencyRows = measured.map(({ measurement, latency, ...row }) => ({
-    ...row,
-    ...latency,
-    isP99Unreliable: !latency.p99Reliable,
-    value: `${formatMs(latency.p50)} ms`,
-    title: `${row.group}, ${row.label}: p50 ${formatMs(latency.p50)} ms, p95 ${formatMs(latency.p95)} ms, p99 ${formatMs(latency.p99)} ms, max ${formatMs(latency.max)} ms, ${measurement.samples} requests`,
-  }));
-  const rateRows = measured.map(({ group, label, colour, measurement: { imagesPerSecond } }) => ({
-    group,
-    label,
-    value: `${formatRate(imagesPerSecond)} /s`,
-    title: `${group}, ${label}: ${formatRate(imagesPerSecond)} images per second`,
-    segments: [{ colour, value: imagesPerSecond }],
-  }));
-  const figures: readonly Figure[] = [
-    {
-      title: "Latency",
-      legend: rangeLegend.filter(
-        ({ label }) =>
-          !label.includes("few") || latencyRows.some(({ isP99Unreliable }) => isP99Unreliable),
-      ),
-      draw: (width) =>
-        rangePlot(
-          {
-            description: "Latency of each endpoint: p50, p95 and p99 in milliseconds",
-            axis: "ms",
-            rows: latencyRows,
-          },
-          width,
-        ),
-    },
-    {
-      title: "Throughput",
-      legend: [],
-      draw: (width) =>
-        barPlot(
-          {
-            description: "Throughput of each endpoint in images per second",
-            axis: "images/s",
-            format: String,
-            rows: rateRows,
-          },
-          width,
-        ),
-    },
-  ];
-  return [
-    { id: "load", title: "Latency and throughput", answer: [], figures, tables: [], notes: [] },
-  ];
-}
-
-function paritySections(
-  { subject: { settings } }: VerifyRecord,
-  rows: readonly EndpointRow[],
-): readonly Section[] {
-  const compared = rows.flatMap(({ name, endpoint, parity }) => {
-    const images = parity?.images ?? [];
-    if (images.length === 0) return [];
-    const worst = formatFraction(Math.max(...images.map((image) => image.relativeDifference)));
-    return [
-      {
-        group: name,
-        label: endpoint,
-        colour: endpointStyle(endpoint).colour,
-        value: worst,
-        title: `${name}, ${endpoint}: at most ${worst} in ${counted(images.length, "image")}`,
-        dots: images.map(({ image, cosine, relativeDifference }) => ({
-          value: relativeDifference,
-          title: `${image}: ${formatFraction(relativeDifference)}, cosine ${cosine.toFixed(7)}`,
-        })),
-      },
-    ];
-  });
-  if (compared.length === 0) return [];
-  const { cosineAtLeast, relativeDifferenceAtMost: limit, sampleImages } = settings;
-  const figure: Figure = {
-    title: "Relative difference, logarithmic",
-    caption: "One dot per sample image; a cross is beyond the limit.",
-    legend: [],
-    draw: (width) =>
-      dotPlot(
-        {
-          description: "Relative difference of each sample image from the local reference",
-          axis: "difference",
-          rows: compared,
-          format: formatFraction,
-          limit: { x: limit, label: `limit ${formatFraction(limit)}` },
-        },
-        width,
-      ),
-  };
-  const answer = `Each endpoint must return the same embedding for the same image. The difference ‖a − b‖ / ‖b‖ from the embedding computed by this process must be at most ${formatFraction(limit)} with a cosine of at least ${cosineAtLeast}, for each of ${counted(sampleImages.length, "sample image")}.`;
-  return [
-    { id: "parity", title: "Parity", answer: [answer], figures: [figure], tables: [], notes: [] },
-  ];
 }
 
 /** Checks whose measured times are not in their messages. */

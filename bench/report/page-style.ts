@@ -148,8 +148,6 @@ svg .line { fill: none; stroke: currentColor; stroke-width: 2; stroke-linejoin: 
 svg .line.dashed { stroke-dasharray: 6 4; }
 svg .mark { fill: currentColor; stroke: var(--page); stroke-width: 1.5; }
 svg .mark.open { fill: var(--page); stroke: currentColor; stroke-width: 2; }
-svg .mark.dot { fill-opacity: 0.55; }
-svg .limit { stroke: var(--bad); stroke-width: 1.5; stroke-dasharray: 4 3; }
 svg .mark.thin { stroke: currentColor; }
 svg .crossed { fill: none; stroke: currentColor; stroke-width: 2.5; }
 svg .ring { fill: none; stroke: currentColor; stroke-width: 1.5; }

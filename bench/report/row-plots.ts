@@ -1,15 +1,6 @@
-import { scaleLinear, scaleLog } from "d3-scale";
+import { scaleLinear } from "d3-scale";
 import { escapeHtml, type Swatch } from "./document.ts";
-import {
-  crossAt,
-  label,
-  letterWidth,
-  narrowWidth,
-  round,
-  type Scale,
-  svg,
-  truncate,
-} from "./plot-svg.ts";
+import { label, letterWidth, narrowWidth, round, type Scale, svg, truncate } from "./plot-svg.ts";
 
 interface ChartRow {
   readonly group?: string;
@@ -25,17 +16,14 @@ interface RowChart {
   readonly axis: string;
   readonly rows: readonly ChartRow[];
   readonly domain: readonly [number, number];
-  readonly kind?: "linear" | "log";
   readonly format: (value: number) => string;
-  /** Vertical reference line. */
-  readonly limit?: { readonly x: number; readonly label: string };
 }
 
 const rowHeight = 30;
 
 /** Rows of marks on one horizontal axis, below the headings of their groups. */
 function rowChart(chart: RowChart, width: number): string {
-  const { rows, domain, kind = "linear", format, limit } = chart;
+  const { rows, domain, format } = chart;
   if (rows.length === 0) return "";
   const isNarrow = width < narrowWidth;
   const nameWidth = Math.min(
@@ -43,11 +31,10 @@ function rowChart(chart: RowChart, width: number): string {
     Math.max(...rows.map((row) => row.label.length)) * letterWidth + 22,
   );
   const valueWidth = Math.max(...rows.map(({ value }) => value.length)) * letterWidth + 10;
-  const range = [nameWidth, width - valueWidth];
-  const scale = kind === "log" ? scaleLog(domain, range).clamp(true) : scaleLinear(domain, range);
+  const scale = scaleLinear(domain, [nameWidth, width - valueWidth]);
   const top = 38;
   const parts: string[] = [];
-  let y = limit === undefined ? top : top + 16;
+  let y = top;
   let group: string | undefined;
   for (const row of rows) {
     if (row.group !== undefined && row.group !== group) {
@@ -71,31 +58,12 @@ function rowChart(chart: RowChart, width: number): string {
     );
     y += rowHeight;
   }
-  const values = kind === "log" ? decades(domain, isNarrow ? 3 : 6) : scale.ticks(isNarrow ? 3 : 6);
-  const ticks = values.map((tick, i) => {
+  const ticks = scale.ticks(isNarrow ? 3 : 6).map((tick, i) => {
     const x = round(scale(tick));
     return `<line class="grid" x1="${x}" x2="${x}" y1="${top - 8}" y2="${y}"/>${label(x, top - 14, "tick", format(tick), i === 0 ? "start" : "middle")}`;
   });
   const title = isNarrow ? [] : [label(0, top - 14, "axis-label", chart.axis)];
-  return svg(width, y + 6, chart.description, [
-    ...title,
-    ...ticks,
-    ...(limit === undefined ? [] : [limitLine(limit, round(scale(limit.x)), top, y)]),
-    ...parts,
-  ]);
-}
-
-/** At most `count` powers of ten within the domain. */
-function decades([low, high]: readonly [number, number], count: number): readonly number[] {
-  const [first, last] = [Math.ceil(Math.log10(low)), Math.floor(Math.log10(high))];
-  const every = Math.max(1, Math.ceil((last - first + 1) / count));
-  const ticks: number[] = [];
-  for (let power = first; power <= last; power += every) ticks.push(10 ** power);
-  return ticks;
-}
-
-function limitLine({ label: text }: { readonly label: string }, x: number, y1: number, y2: number) {
-  return `<line class="limit" x1="${x}" x2="${x}" y1="${y1}" y2="${y2}"/>${label(x - 6, y1 + 10, "tick", text, "end")}`;
+  return svg(width, y + 6, chart.description, [...title, ...ticks, ...parts]);
 }
 
 export interface BarRow extends Omit<ChartRow, "marks"> {
@@ -191,56 +159,6 @@ function rangeMarks(row: RangeRow, at: Scale, y: number): string {
     `<circle class="mark${row.isP99Unreliable ? " open" : ""}" cx="${p99}" cy="${y}" r="4"/>`,
     `<circle class="mark" cx="${p50}" cy="${y}" r="6.5"/></g>`,
   ].join("");
-}
-
-interface DotRow extends Omit<ChartRow, "marks"> {
-  readonly colour: string;
-  readonly dots: readonly { readonly value: number; readonly title: string }[];
-}
-
-/** Values at or below this are drawn at the start of a logarithmic axis. */
-const smallestDot = 1e-9;
-
-/** Dots on a logarithmic axis with a limit; dots beyond the limit are crossed. */
-export function dotPlot(
-  plot: {
-    readonly description: string;
-    readonly axis: string;
-    readonly rows: readonly DotRow[];
-    readonly format: (value: number) => string;
-    readonly limit: { readonly x: number; readonly label: string };
-  },
-  width: number,
-): string {
-  const { rows, limit, format } = plot;
-  const all = rows.flatMap(({ dots }) => dots.map(({ value }) => value)).filter(Number.isFinite);
-  const power = (value: number, round: (value: number) => number) => 10 ** round(Math.log10(value));
-  const smallest = Math.min(limit.x, ...all.filter((value) => value > 0)) / 10;
-  const low = power(Math.max(smallestDot, smallest), Math.floor);
-  return rowChart(
-    {
-      ...plot,
-      kind: "log",
-      domain: [low, power(Math.max(limit.x * 10, ...all), Math.ceil)],
-      // a logarithmic axis has no zero
-      format: (value) => (value <= low * 1.01 && all.includes(0) ? "0" : format(value)),
-      rows: rows.map(({ dots, colour, ...row }) => ({
-        ...row,
-        marks: (at, y) => {
-          const marks = dots.map(({ value, title }) => {
-            const x = round(at(Number.isFinite(value) ? Math.max(low, value) : limit.x * 10));
-            const mark =
-              value <= limit.x
-                ? `<circle class="mark dot" cx="${x}" cy="${y}" r="4.5"/>`
-                : crossAt(x, y);
-            return `<g><title>${escapeHtml(title)}</title>${mark}</g>`;
-          });
-          return `<g class="series ${colour}">${marks.join("")}</g>`;
-        },
-      })),
-    },
-    width,
-  );
 }
 
 export const rangeLegend: readonly Swatch[] = [
