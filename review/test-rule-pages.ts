@@ -41,6 +41,8 @@ export interface Example {
 export interface RulePage {
   /** `**warning** · Images · Pulled images are pinned by digest.` */
   readonly summary: string;
+  /** Requirement in one line, the last part of the summary. */
+  readonly title: string;
   readonly fix: string;
   readonly example: Example;
   /** Waiver of the example, as in the settings. */
@@ -51,8 +53,9 @@ export interface RulePage {
 export function rulePage(id: string): RulePage {
   const text = readFileSync(`docs/rules/${id}.md`, "utf8");
   const [head = "", ...parts] = text.split(/^## /m);
-  const [title, summary = ""] = head.trim().split("\n\n");
-  if (title !== `# ${id}`) throw new Error(`docs/rules/${id}.md must have the title ${id}`);
+  const [heading, summary = ""] = head.trim().split("\n\n");
+  const title = summary.split(" · ").at(-1) ?? "";
+  if (heading !== `# ${id}`) throw new Error(`docs/rules/${id}.md must have the title ${id}`);
   const section = new Map(
     parts.map((part) => {
       const [name = "", ...lines] = part.split("\n");
@@ -69,7 +72,13 @@ export function rulePage(id: string): RulePage {
   const [settings = ""] = blocksOf(of("Waiver"));
   const stack = /^# environments\/(.+)\.yaml$/m.exec(settings)?.[1] as ShippedEnvironment;
   const { waivers } = parse(settings).review;
-  return { summary, fix: of("Fix"), example: exampleOf(of("Example"), stack), waiver: waivers[0] };
+  return {
+    summary,
+    title,
+    fix: of("Fix"),
+    example: exampleOf(of("Example"), stack),
+    waiver: waivers[0],
+  };
 }
 
 /** Contents of fenced blocks. */

@@ -33,7 +33,6 @@ export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "renamed-resource",
     severity: "error",
-    title: "A renamed resource has a moved block.",
     fix: "keep the construct id, or add a moved block: stack.addOverride('moved', [{ from, to }]) with both addresses",
     *find({ resources }) {
       const created = new Map<string, ResourceChange>();
@@ -59,7 +58,6 @@ export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "volume-lost",
     severity: "warning",
-    title: "No volume is lost.",
     fix: "check that all its data can be recreated, and plan for a longer start",
     find: each(
       removed(/^(docker_volume|kubernetes_persistent_volume_claim(_v1)?)$/),
@@ -75,7 +73,6 @@ export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "cluster-lost",
     severity: "error",
-    title: "A kind cluster with services is kept.",
     fix: "undo the change to the cluster, or destroy the whole environment first and deploy again",
     find: each(removed(/^terraform_data$/), ({ before, action }) =>
       isSet(at(before?.input, "portMappings"))
@@ -86,7 +83,6 @@ export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "namespace-lost",
     severity: "error",
-    title: "A namespace with services is kept.",
     fix: "undo the change, or destroy the whole environment first and deploy again",
     find: each(removed(/^kubernetes_namespace(_v1)?$/), ({ name, before, action }) => {
       const namespace = text(at(before?.metadata, "name")) ?? name;
@@ -96,7 +92,6 @@ export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "environment-lost",
     severity: "warning",
-    title: "An environment is not destroyed by accident.",
     fix: "make sure that its endpoints are no longer used",
     *find(change) {
       if (!isDestroyed(change)) return;
@@ -111,7 +106,6 @@ export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "environment-described",
     severity: "warning",
-    title: "An environment describes its services.",
     fix: "keep the output environment, and review with the clipstack version that synthesized it",
     *find(change) {
       if (isDestroyed(change) || environmentOf(change) !== undefined) return;
@@ -128,7 +122,6 @@ export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "endpoint-changed",
     severity: "warning",
-    title: "Endpoints keep their address and authentication.",
     fix: "inform the clients, or keep the old endpoint until they have migrated",
     *find(change) {
       const [before, after] = [environmentBefore(change), environmentOf(change)];
@@ -156,7 +149,6 @@ export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "cost-rise",
     severity: "warning",
-    title: "A cost increase of 50 % or more is intentional.",
     fix: "check the GPUs in the settings (host.gpu, host.count, nodePool)",
     *find(change) {
       const [before, after] = [environmentBefore(change)?.gpu, environmentOf(change)?.gpu];
@@ -170,7 +162,6 @@ export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "changed-outside",
     severity: "warning",
-    title: "Resources are not changed outside of Terraform.",
     fix: "find out who changed it and why; then add the change to the settings or let the apply revert it",
     find: each(
       ({ drift }) => drift,

@@ -10,7 +10,6 @@ export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-privileged",
     severity: "error",
-    title: "No container is privileged.",
     fix: "remove privileged and the capability",
     find: each(ofType("docker_container"), ({ after = {} }) => [
       ...(after.privileged === true ? ["privileged must not be true"] : []),
@@ -22,7 +21,6 @@ export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-root",
     severity: "warning",
-    title: "Services do not run as root.",
     fix: "set the user to 1000:1000, which the images have",
     find: each(serviceContainers, ({ resource, values }) => {
       const user = text(values.user) ?? "";
@@ -35,7 +33,6 @@ export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-capabilities",
     severity: "warning",
-    title: "Containers drop all capabilities.",
     fix: "set capabilities.drop to ALL",
     find: each(ofType("docker_container"), (resource) => {
       const dropped = texts(at(resource.after?.capabilities, "drop"));
@@ -47,7 +44,6 @@ export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-read-only",
     severity: "warning",
-    title: "Services have a read-only root filesystem.",
     fix: "set read_only to true, with a tmpfs at /tmp",
     find: each(serviceContainers, ({ resource, values: { read_only: value } }) =>
       value === true || isUnknown(resource, "read_only")
@@ -58,7 +54,6 @@ export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-privilege-escalation",
     severity: "warning",
-    title: "Processes cannot gain privileges.",
     fix: "add no-new-privileges:true to security_opts",
     find: each(ofType("docker_container"), (resource) => {
       const options = texts(resource.after?.security_opts);
@@ -71,7 +66,6 @@ export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-restart",
     severity: "warning",
-    title: "Services restart after a crash or reboot.",
     fix: "set restart to unless-stopped",
     find: each(serviceContainers, ({ resource, values: { restart } }) =>
       restart === "unless-stopped" || restart === "always" || isUnknown(resource, "restart")
@@ -82,7 +76,6 @@ export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-log-limit",
     severity: "warning",
-    title: "Container logs have a size limit.",
     fix: "set log_opts max-size and max-file",
     find: each(serviceContainers, ({ values }) => {
       const driver = text(values.log_driver) ?? "json-file";
@@ -94,7 +87,6 @@ export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-limits",
     severity: "warning",
-    title: "Containers have memory and CPU limits.",
     fix: "set memory, and cpus or cpu_shares",
     find: each(serviceContainers, ({ resource, values }) => {
       const isSet = (name: string) =>
@@ -112,7 +104,6 @@ export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "pod-security-level",
     severity: "warning",
-    title: "Namespaces reject privileged pods.",
     fix: `label the namespace ${podSecurity.label}=${podSecurity.level}`,
     find: each(ofType("kubernetes_namespace"), (namespace) => {
       const level = map(metadataOf(namespace).labels)[podSecurity.label];

@@ -9,7 +9,6 @@ export const dockerAccessRules: readonly ReviewRule[] = [
   rule({
     id: "docker-socket-mounted",
     severity: "error",
-    title: "No container mounts the Docker socket.",
     fix: "remove the mount of the socket",
     *find(change) {
       const socket = /(docker|containerd|crio)\.sock$/;
@@ -27,7 +26,6 @@ export const dockerAccessRules: readonly ReviewRule[] = [
   rule({
     id: "docker-endpoint-plain",
     severity: "error",
-    title: "Docker is reached over SSH, TLS or a local socket.",
     fix: "set host.docker to 'ssh://user@host'",
     *find(change) {
       const providers = blocks(at(change.configuration?.provider, "docker"));

@@ -53,7 +53,6 @@ export const exposureRules: readonly ReviewRule[] = [
   rule({
     id: "triton-exposed",
     severity: "warning",
-    title: "Triton is not reachable from other hosts.",
     fix: `set expose to loopback: clients use the embed server, and ${tunnelHint("Triton")}`,
     *find(change) {
       for (const { container, open } of tritonsOpenAt(change, [
@@ -80,7 +79,6 @@ export const exposureRules: readonly ReviewRule[] = [
   rule({
     id: "model-control-exposed",
     severity: "error",
-    title: "Loading and unloading models needs a key if clients beyond the host reach Triton.",
     fix: "set modelControl to explicit or none, or expose to loopback",
     *find(change) {
       for (const { container } of tritonsOpenAt(change, [tritonPorts.http, tritonPorts.grpc])) {
@@ -112,7 +110,6 @@ export const exposureRules: readonly ReviewRule[] = [
   rule({
     id: "metrics-exposed",
     severity: "error",
-    title: "Triton's metrics are not reachable from other hosts.",
     fix: `publish the metrics port on 127.0.0.1; ${tunnelHint("Prometheus")}`,
     *find(change) {
       for (const { container, open } of tritonsOpenAt(change, [tritonPorts.metrics])) {
@@ -126,7 +123,6 @@ export const exposureRules: readonly ReviewRule[] = [
   rule({
     id: "embed-anonymous",
     severity: "error",
-    title: "An embed server reachable from other hosts requires an API key.",
     fix: "set embed.expose to loopback, or require an API key: API_KEY from a sensitive variable, or embed.keySecret in a cluster",
     *find(change) {
       for (const container of serviceContainers(change)) {
@@ -154,7 +150,6 @@ export const exposureRules: readonly ReviewRule[] = [
   rule({
     id: "host-network",
     severity: "warning",
-    title: "Services do not use the host network.",
     fix: "remove network_mode host and publish the required ports",
     find: each(serviceContainers, ({ values }) =>
       values.network_mode === "host" ? "network_mode should not be host" : undefined,

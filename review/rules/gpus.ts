@@ -31,7 +31,6 @@ export const gpuRules: readonly ReviewRule[] = [
   rule({
     id: "gpu-on-host",
     severity: "error",
-    title: "Requested GPUs exist on the host.",
     fix: "correct the list of gpus of the service, or host.count",
     *find(change) {
       const count = environmentOf(change)?.gpu?.count;
@@ -54,7 +53,6 @@ export const gpuRules: readonly ReviewRule[] = [
   rule({
     id: "gpu-request-agrees",
     severity: "error",
-    title: "Both GPU settings of a container agree.",
     fix: "set both to the same GPUs, as in constructs/docker/gpu-request.ts",
     find: each(serviceContainers, ({ values, env }) => {
       const gpus = text(values.gpus)?.replace(/^device=/, "") ?? "";
@@ -67,7 +65,6 @@ export const gpuRules: readonly ReviewRule[] = [
   rule({
     id: "gpu-identifiers-mixed",
     severity: "error",
-    title: "All GPUs are named by index, or all by UUID.",
     fix: "use either indices or UUIDs in gpus of all services; 'nvidia-smi -L' prints the UUIDs",
     *find(change) {
       const named = serviceContainers(change).flatMap(({ address, env }) =>
@@ -88,7 +85,6 @@ export const gpuRules: readonly ReviewRule[] = [
   rule({
     id: "gpu-unused",
     severity: "warning",
-    title: "All GPUs of an environment are used.",
     fix: "assign the GPUs to a service (gpus), lower host.count, or set accelerator to cpu",
     *find(change) {
       const gpu = environmentOf(change)?.gpu;

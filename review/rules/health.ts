@@ -18,7 +18,6 @@ export const healthRules: readonly ReviewRule[] = [
   rule({
     id: "health-check",
     severity: "error",
-    title: "Every service has a health check.",
     fix: "add a healthcheck that requests the server's readiness route",
     find: each(serviceContainers, ({ resource, values }) => {
       if (isMissing(resource, "healthcheck")) return "healthcheck must be set, got nothing";
@@ -30,7 +29,6 @@ export const healthRules: readonly ReviewRule[] = [
   rule({
     id: "health-check-readiness",
     severity: "warning",
-    title: "Health checks test readiness.",
     fix: `request ${embedPaths.readyz} for the embed server, ${oipPaths.ready} for Triton`,
     find: each(serviceContainers, ({ kind, values }) => {
       const paths = { embed: embedPaths.readyz, triton: oipPaths.ready };
@@ -44,7 +42,6 @@ export const healthRules: readonly ReviewRule[] = [
   rule({
     id: "start-period",
     severity: "error",
-    title: "The start period allows the model to load.",
     fix: "set healthcheck.start_period to at least that time",
     find: each(tritonContainers, (triton, change) => {
       const required = startSecondsOf(change, triton);

@@ -11,7 +11,6 @@ export const hostPortRules: readonly ReviewRule[] = [
   rule({
     id: "port-conflict",
     severity: "error",
-    title: "Containers publish different host ports.",
     fix: "assign one of them a different port in the settings (embed.port, tritonOnnx.ports, tritonTrt.ports)",
     *find(change) {
       const earlier: PortClaim[] = [];
@@ -29,7 +28,6 @@ export const hostPortRules: readonly ReviewRule[] = [
   rule({
     id: "node-port-mapped",
     severity: "error",
-    title: "kind maps every NodePort to the host.",
     fix: "use a mapped port, or add the port to cluster.portMappings, which recreates the cluster",
     *find(change) {
       const mappings = resourcesOf(change, "terraform_data").flatMap(

@@ -10,14 +10,12 @@ export const imageRules: readonly ReviewRule[] = [
   rule({
     id: "image-version",
     severity: "error",
-    title: "An image names a version or a digest.",
     fix: "set a version in the settings, such as 'name:1.2', or preferably a digest, 'name@sha256:…'",
     find: each(imagesOf, ({ image }) => imageFindings(image).map(renderFinding)),
   }),
   rule({
     id: "image-digest",
     severity: "note",
-    title: "Pulled images are pinned by digest.",
     fix: "add the digest that 'docker buildx imagetools inspect NAME' prints: 'name@sha256:…'",
     find: each(imagesOf, ({ image }) =>
       image.startsWith("clipstack/") || image.includes("@")
@@ -28,7 +26,6 @@ export const imageRules: readonly ReviewRule[] = [
   rule({
     id: "image-gpu-architecture",
     severity: "error",
-    title: "Triton's image supports the GPU's architecture.",
     fix: "use a newer Triton release or a different GPU (host.gpu, nodePool.gpu)",
     find: each(imagesOf, ({ image, triton }, change) => {
       const gpu = triton ? gpuOf(change) : undefined;
@@ -38,7 +35,6 @@ export const imageRules: readonly ReviewRule[] = [
   rule({
     id: "image-local-never-pulled",
     severity: "error",
-    title: "Images loaded into the node are not pulled.",
     fix: "set image_pull_policy to IfNotPresent",
     find: each(imagesOf, ({ image, pullPolicy }) =>
       image.startsWith("clipstack/") && pullPolicy === "Always"
@@ -49,7 +45,6 @@ export const imageRules: readonly ReviewRule[] = [
   rule({
     id: "image-kept",
     severity: "warning",
-    title: "Pulled images are kept on the host.",
     fix: "set keep_locally to true",
     find: each(ofType("docker_image"), (resource) => {
       const { name, keep_locally: kept } = resource.after ?? {};

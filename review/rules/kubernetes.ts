@@ -31,7 +31,6 @@ export const kubernetesRules: readonly ReviewRule[] = [
   rule({
     id: "autoscaler-metric-source",
     severity: "error",
-    title: "The queue time metric is available to the autoscaler.",
     fix: "set triton.autoscaler.prometheus, and scraping to service-monitor or annotations",
     find: each(releasesOf, ({ values }) => {
       const autoscaling = block(at(values, "triton", "autoscaling"));
@@ -57,7 +56,6 @@ export const kubernetesRules: readonly ReviewRule[] = [
   rule({
     id: "autoscaler-owns-replicas",
     severity: "warning",
-    title: "Deployments with an autoscaler do not set replicas.",
     fix: "remove replicas from the Deployment",
     find: each(deploymentsOf, (deployment, change) => {
       // a plan contains the replica count set by the autoscaler
@@ -74,7 +72,6 @@ export const kubernetesRules: readonly ReviewRule[] = [
   rule({
     id: "budget-selects",
     severity: "error",
-    title: "PodDisruptionBudgets select existing pods.",
     fix: "set the selector to the labels of the pods",
     find: each(ofType("kubernetes_pod_disruption_budget"), (budget, change) => {
       const selector = map(at(specOf(budget), "selector", "match_labels"));
@@ -87,7 +84,6 @@ export const kubernetesRules: readonly ReviewRule[] = [
   rule({
     id: "quota-admits-pods",
     severity: "error",
-    title: "Quotas admit all pods at maximum scale, including the surge of a rolling update.",
     fix: "raise the quota, or lower autoscaler.maxReplicas",
     *find(change) {
       const workloads = ownWorkloads(change).flatMap((it): Pods[] =>
@@ -117,7 +113,6 @@ export const kubernetesRules: readonly ReviewRule[] = [
   rule({
     id: "gpu-quota-admits-pods",
     severity: "error",
-    title: "The GPU quota admits all pods at maximum scale.",
     fix: "raise quota.gpus, or lower triton.autoscaler.maxReplicas",
     find: each(quotasOf, ({ hard }, change) => {
       const needed = gpusAtMost(ownWorkloads(change));
@@ -131,8 +126,6 @@ export const kubernetesRules: readonly ReviewRule[] = [
   rule({
     id: "gpu-pool-holds-pods",
     severity: "error",
-    title:
-      "The GPU nodes have room for all pods at maximum scale, including the surge of a rolling update.",
     fix: "raise nodePool.nodes, lower triton.autoscaler.maxReplicas, or set triton.spareGpu to false",
     *find(change) {
       const gpu = environmentOf(change)?.gpu;
@@ -154,7 +147,6 @@ export const kubernetesRules: readonly ReviewRule[] = [
   rule({
     id: "gpu-limits-equal-requests",
     severity: "error",
-    title: "GPU requests equal their limits.",
     fix: "set both to the same number",
     find: each(
       (change) => containersOf(workloadsOf(change)),

@@ -61,7 +61,6 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "model-config-valid",
     severity: "error",
-    title: "Model configurations are valid.",
     fix: "correct the field; configurations are rendered from the settings, so check for an override",
     find: each(deployedConfigs, (deployed, change) => [
       ...(deployed.problem === undefined ? [] : [deployed.problem]),
@@ -71,7 +70,6 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "queue-delay-goal",
     severity: "warning",
-    title: "The queue delay is at most half of the latency goal.",
     fix: "lower maxQueueDelayMicroseconds, or raise review.p99GoalMilliseconds",
     find: each(deployedConfigs, ({ config }, { goals }) => {
       const goal = goals?.p99Milliseconds;
@@ -86,7 +84,6 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "model-warm-up",
     severity: "warning",
-    title: "GPU models are warmed up with the smallest and largest batch.",
     fix: "add warm-ups for batch 1 and max_batch_size",
     find: each(deployedConfigs, ({ config }) => {
       if (!config?.instance_group.some(({ kind }) => kind === "KIND_GPU")) return undefined;
@@ -100,7 +97,6 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "engine-cache",
     severity: "error",
-    title: "TensorRT engines are stored on a volume.",
     fix: `enable the cache in the configuration, and mount a volume at ${engineCacheMount}`,
     *find(change) {
       for (const { address, config, container } of deployedConfigs(change)) {
@@ -125,7 +121,6 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "engine-cache-gpu",
     severity: "warning",
-    title: "Engine volumes are named after their GPU architecture.",
     fix: "name the volume after the GPU architecture, as in constructs/docker/engine-cache.ts",
     *find(change) {
       const gpu = gpuOf(change);
@@ -147,7 +142,6 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "engine-cache-pods",
     severity: "warning",
-    title: "Pods with TensorRT store their engines on a volume.",
     fix: "set triton.engineCache.enabled to true",
     find: each(releasesOf, ({ values }) => {
       const triton = block(values.triton);
@@ -160,7 +154,6 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "model-fits-gpu",
     severity: "error",
-    title: "The models fit into GPU memory.",
     fix: "use a GPU with more memory, fewer instances (instancesPerGpu), modelControl: none (no memory for a reload), or distribute the services over several GPUs",
     *find(change) {
       const environment = environmentOf(change);
@@ -200,7 +193,6 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "model-licence",
     severity: "warning",
-    title: "The licences of the models have no restriction of use.",
     fix: "check that the restriction permits the use and waive the rule, or serve another model",
     *find(change) {
       for (const { name, licence } of environmentOf(change)?.models ?? []) {
@@ -215,7 +207,6 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "memory-holds-model",
     severity: "error",
-    title: "Memory limits exceed the size of the model's weights.",
     fix: "raise limits.memory (resources.limits.memoryMiB; memory of a container on a host); the settings' defaults are tested",
     *find(change) {
       for (const { address, kind, values, env } of serviceContainers(change)) {

@@ -21,7 +21,6 @@ export const probeRules: readonly ReviewRule[] = [
   rule({
     id: "pod-probes",
     severity: "error",
-    title: "Pods have startup, readiness and liveness probes.",
     fix: "add the missing probe, as in constructs/kubernetes/inference-deployment.ts",
     find: each(ownPodContainers, ({ container }) =>
       ["startup_probe", "readiness_probe", "liveness_probe"]
@@ -32,7 +31,6 @@ export const probeRules: readonly ReviewRule[] = [
   rule({
     id: "liveness-independent",
     severity: "error",
-    title: "Liveness probes do not depend on readiness.",
     fix: `request ${embedPaths.healthz} for the embed server, ${oipPaths.live} for Triton`,
     find: each(ownPodContainers, ({ container }) => {
       const [live, ready] = ["liveness_probe", "readiness_probe"].map((probe) =>
@@ -46,7 +44,6 @@ export const probeRules: readonly ReviewRule[] = [
   rule({
     id: "probe-independent",
     severity: "error",
-    title: "No startup or liveness probe depends on another workload.",
     fix: `probe the container itself; ${embedPaths.healthz} for the startup of a gateway, ${embedPaths.readyz} for its readiness`,
     find: each(ownPodContainers, ({ container }) => {
       const isGateway = blocks(container.env).some(
@@ -66,7 +63,6 @@ export const probeRules: readonly ReviewRule[] = [
   rule({
     id: "startup-budget",
     severity: "error",
-    title: "The startup probe allows the model to load.",
     fix: "raise failure_threshold of the startup probe (startSeconds in the chart values)",
     *find(change) {
       for (const { address, container } of ownPodContainers(change)) {
@@ -97,7 +93,6 @@ export const probeRules: readonly ReviewRule[] = [
   rule({
     id: "progress-deadline",
     severity: "error",
-    title: "A rollout fails only after its pods had time to start.",
     fix: "raise progress_deadline_seconds above the time of the startup probe",
     find: each(deploymentsOf, (deployment) => {
       const startup = podContainers(podOf(deployment).pod).map(startupSecondsOf);

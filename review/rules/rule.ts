@@ -7,13 +7,11 @@ export interface RuleMatch {
   readonly fix?: string;
 }
 
-/** Rule of a review. Its rationale, the values that it examines and an example are in its page, `docs/rules/<id>.md`. */
+/** Rule of a review. Its requirement, its rationale and an example are in its page, `docs/rules/<id>.md`. */
 export interface ReviewRule {
   /** In kebab case; part of waivers and page addresses, so a rename is a breaking change. */
   readonly id: string;
   readonly severity: Severity;
-  /** Requirement in one line. */
-  readonly title: string;
   /** How to fix a finding. */
   readonly fix: string;
   /** Pure; examines the stack after the change. */

@@ -16,8 +16,8 @@ const described = rulePacks.flatMap(({ title: pack, rules }) =>
 describe.each(described)("%s", (_, { rule, pack, page }) => {
   const { example, waiver } = page;
 
-  test("has the severity, the pack, the title and the fix of its page", () => {
-    expect(page.summary).toBe(`**${rule.severity}** · ${pack} · ${rule.title}`);
+  test("has the severity, the pack and the fix of its page", () => {
+    expect(page.summary).toBe(`**${rule.severity}** · ${pack} · ${page.title}`);
     expect(page.fix).toBe(`${rule.fix.charAt(0).toUpperCase()}${rule.fix.slice(1)}.`);
   });
 
@@ -214,7 +214,7 @@ test("every rule has a page and a row in the overview, and every page a rule", (
   const overview = readFileSync("docs/rules/README.md", "utf8");
   const sections = rulePacks.map(({ title, rules }) => {
     const rows = rules.map(
-      ({ id, severity, title }) => `| [${id}](${id}.md) | ${severity} | ${title} |`,
+      ({ id, severity }) => `| [${id}](${id}.md) | ${severity} | ${rulePage(id).title} |`,
     );
     return [
       `## ${title}`,

@@ -25,7 +25,6 @@ export const secretRules: readonly ReviewRule[] = [
   rule({
     id: "secret-plain-text",
     severity: "error",
-    title: "Secrets are not in the stack.",
     fix: "declare a sensitive variable, which Terraform reads from TF_VAR_…; in a cluster, reference a Secret (keySecret)",
     *find(change) {
       for (const resource of resourcesOf(change, "docker_container")) {
@@ -80,7 +79,6 @@ export const secretRules: readonly ReviewRule[] = [
   rule({
     id: "secret-form",
     severity: "error",
-    title: "No value in the stack looks like a secret.",
     fix: "remove the secret and rotate it: everyone with access to the repository has the old value",
     *find(change) {
       for (const resource of change.resources) {
@@ -99,7 +97,6 @@ export const secretRules: readonly ReviewRule[] = [
   rule({
     id: "secret-variable",
     severity: "error",
-    title: "A variable for a secret is sensitive and has no default.",
     fix: "set sensitive to true, and remove the default",
     *find(change) {
       const variables = change.configuration?.variable;
@@ -118,7 +115,6 @@ export const secretRules: readonly ReviewRule[] = [
   rule({
     id: "secret-build-argument",
     severity: "error",
-    title: "Build arguments contain no secrets.",
     fix: "use a build secret (build.secrets), or download the files that need it before the build",
     find: each(ofType("docker_image"), ({ after }) =>
       blocks(after?.build)

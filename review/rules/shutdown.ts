@@ -11,7 +11,6 @@ export const shutdownRules: readonly ReviewRule[] = [
   rule({
     id: "stop-time",
     severity: "error",
-    title: "Servers are killed only after their own grace period.",
     fix: "raise the stop timeout, or lower the server's grace period",
     *find(change) {
       for (const { address, resource, values, kind, env, command } of serviceContainers(change)) {
@@ -51,7 +50,6 @@ export const shutdownRules: readonly ReviewRule[] = [
   rule({
     id: "pre-stop",
     severity: "warning",
-    title: "Pods wait before they stop until nodes no longer route to them.",
     fix: "add a pre_stop hook that sleeps 5 seconds",
     find: each(ownPodContainers, ({ container }) =>
       block(at(container.lifecycle, "pre_stop")) === undefined

@@ -15,7 +15,6 @@ export const stateRules: readonly ReviewRule[] = [
   rule({
     id: "state-locking",
     severity: "warning",
-    title: "The state is locked during a deployment.",
     fix: "set useLockfile for s3, or lockAddress and unlockAddress for http, in the settings (state)",
     *find({ configuration }) {
       const { kind, settings } = backendOf(configuration?.terraform);
@@ -30,7 +29,6 @@ export const stateRules: readonly ReviewRule[] = [
   rule({
     id: "state-shared",
     severity: "note",
-    title: "The state is stored remotely.",
     fix: "set state.backend to s3, gcs or http when more than one person or a pipeline deploys",
     *find({ configuration }) {
       if (backendOf(configuration?.terraform).kind === "local") {
@@ -41,7 +39,6 @@ export const stateRules: readonly ReviewRule[] = [
   rule({
     id: "state-encrypted",
     severity: "warning",
-    title: "A state in a bucket is encrypted.",
     fix: "set encrypt to true",
     *find({ configuration }) {
       const { kind, settings } = backendOf(configuration?.terraform);
@@ -55,7 +52,6 @@ export const stateRules: readonly ReviewRule[] = [
   rule({
     id: "state-credentials",
     severity: "error",
-    title: "Backend credentials are not in the stack.",
     fix: "remove them, and set environment variables (AWS_ACCESS_KEY_ID, TF_HTTP_PASSWORD, …)",
     *find({ configuration }) {
       const { kind, settings } = backendOf(configuration?.terraform);
@@ -72,7 +68,6 @@ export const stateRules: readonly ReviewRule[] = [
   rule({
     id: "provider-pinned",
     severity: "warning",
-    title: "A provider has a version with an upper bound.",
     fix: "set a version such as '~> 4.5'",
     *find({ configuration, lockedProviders = [] }) {
       const providers = at(configuration?.terraform, "required_providers");
@@ -94,7 +89,6 @@ export const stateRules: readonly ReviewRule[] = [
   rule({
     id: "state-moved",
     severity: "error",
-    title: "The state stays in its backend.",
     fix: "migrate the state (terraform init -migrate-state) in a separate step, and waive this rule for it",
     *find({ configuration, configurationBefore }) {
       if (configurationBefore === undefined) return;
@@ -119,7 +113,6 @@ export const stateRules: readonly ReviewRule[] = [
   rule({
     id: "host-moved",
     severity: "error",
-    title: "The environment stays on its host or cluster.",
     fix: "destroy the environment at the old address first, or waive this rule if both addresses are the same host",
     *find(change) {
       const { configuration, configurationBefore } = change;
@@ -146,7 +139,6 @@ export const stateRules: readonly ReviewRule[] = [
   rule({
     id: "provider-changed",
     severity: "warning",
-    title: "Provider changes are reviewed.",
     fix: "read the provider's changelog, plan against the real state before merging, and check the source",
     *find({ configuration, configurationBefore }) {
       if (configurationBefore === undefined) return;

@@ -40,7 +40,6 @@ export const tritonRules: readonly ReviewRule[] = [
   rule({
     id: "triton-shared-memory",
     severity: "warning",
-    title: `Triton has at least ${minSharedMemoryMiB} MiB of shared memory.`,
     fix: "set shm_size to 1024, as NVIDIA advises",
     find: each(tritonContainers, ({ resource, values }) => {
       const size = number(values.shm_size);
@@ -53,7 +52,6 @@ export const tritonRules: readonly ReviewRule[] = [
   rule({
     id: "triton-strict-start",
     severity: "error",
-    title: "Triton exits with an error if a model fails to load.",
     fix: "add the option to the command",
     find: each(tritonContainers, ({ command }) => {
       if (command.length === 0) return undefined;
@@ -75,7 +73,6 @@ export const tritonRules: readonly ReviewRule[] = [
   rule({
     id: "triton-request-size",
     severity: "warning",
-    title: "Triton accepts the largest batch as JSON.",
     fix: "set --http-max-input-size to 134217728",
     find: each(tritonContainers, ({ command, service }, change) => {
       const environment = environmentOf(change);
@@ -91,7 +88,6 @@ export const tritonRules: readonly ReviewRule[] = [
   rule({
     id: "gateway-upstream",
     severity: "error",
-    title: "Gateways route to existing Tritons.",
     fix: "set embed.upstream to a Triton that is enabled",
     *find(change) {
       const containers = serviceContainers(change);
