@@ -3,7 +3,7 @@ import { isModelConfig } from "../changes/diff-pbtxt.ts";
 import { htmlReport } from "../report/comment-html.ts";
 import { markdownComment } from "../report/comment-markdown.ts";
 import { reviewOf } from "../review.ts";
-import { dockerAccessRules } from "../rules/docker-access.ts";
+import { exposureRules } from "../rules/exposure.ts";
 import { findingsOfChange } from "../rules/findings.ts";
 import {
   type PlannedResource,
@@ -449,7 +449,7 @@ describe("a planted secret", () => {
     const expressions = { host: { constant_value: "tcp://u:p%40x@h:2375" } };
     const docker = { name: "docker", full_name: "a/b", expressions };
     const change = plannedChange([], { configuration: { provider_config: { docker } } });
-    const found = dockerAccessRules.flatMap(({ find }) => [...find(change)]);
+    const found = exposureRules.flatMap(({ find }) => [...find(change)]);
     expect(JSON.stringify(found)).toContain("got 'tcp://h:2375'");
     expect(JSON.stringify(found)).not.toContain("p%40x");
   });

@@ -1,3 +1,5 @@
+import { renderFinding } from "../../constructs/checks/findings.ts";
+import { type PortClaim, portConflicts } from "../../constructs/checks/ports.ts";
 import { isLoopback } from "../../contract/loopback.ts";
 import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import { serviceTypes } from "../facts/chart-documents.ts";
@@ -8,6 +10,7 @@ import {
   publishedPorts,
   type ServiceContainer,
   serviceContainers,
+  volumesOf,
 } from "../facts/service-containers.ts";
 import { at, blocks, map, number, optionText, text } from "../facts/values.ts";
 import {
@@ -21,6 +24,7 @@ import {
   specOf,
 } from "../facts/workloads.ts";
 import type { StackChange } from "../input/change.ts";
+import { withoutUser } from "../input/secrets.ts";
 import { selects } from "../input/stack-facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 
@@ -48,7 +52,7 @@ function* tritonsOpenAt(change: StackChange, internal: readonly number[]) {
   }
 }
 
-/** Network exposure. */
+/** Network exposure, access to the Docker engine, and ports of the host. */
 export const exposureRules: readonly ReviewRule[] = [
   rule({
     id: "triton-exposed",
@@ -155,6 +159,78 @@ export const exposureRules: readonly ReviewRule[] = [
       values.network_mode === "host" ? "network_mode should not be host" : undefined,
     ),
   }),
+  rule({
+    id: "docker-socket-mounted",
+    severity: "error",
+    fix: "remove the mount of the socket",
+    *find(change) {
+      const socket = /(docker|containerd|crio)\.sock$/;
+      for (const { address, after = {} } of resourcesOf(change, "docker_container")) {
+        const sources = [
+          ...volumesOf(after).map(({ hostPath }) => hostPath),
+          ...blocks(after.mounts).map(({ source }) => source),
+        ];
+        for (const source of sources.filter((path) => socket.test(String(path)))) {
+          yield { address, message: `must not mount the socket ${String(source)}` };
+        }
+      }
+    },
+  }),
+  rule({
+    id: "docker-endpoint-plain",
+    severity: "error",
+    fix: "set host.docker to 'ssh://user@host'",
+    *find(change) {
+      const providers = blocks(at(change.configuration?.provider, "docker"));
+      const plain = [
+        ...providers.filter((it) => it.cert_path === undefined && it.ca_material === undefined),
+        { host: environmentOf(change)?.where },
+      ].flatMap(({ host }) => (/^(tcp|http):\/\//.test(text(host) ?? "") ? [text(host)] : []));
+      for (const host of new Set(plain)) {
+        yield {
+          message: `Docker must be reached over SSH, TLS or a socket, got '${withoutUser(host ?? "")}'`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "port-conflict",
+    severity: "error",
+    fix: "assign one of them a different port in the settings (embed.port, tritonOnnx.ports, tritonTrt.ports)",
+    *find(change) {
+      const earlier: PortClaim[] = [];
+      for (const { address, values } of serviceContainers(change)) {
+        const mine = publishedPorts(values).flatMap(({ external }, index): PortClaim[] => {
+          const port = number(external);
+          return port === undefined ? [] : [{ service: address, prop: `ports.${index}`, port }];
+        });
+        for (const finding of portConflicts(mine, earlier))
+          yield { address, message: renderFinding(finding) };
+        earlier.push(...mine);
+      }
+    },
+  }),
+  rule({
+    id: "node-port-mapped",
+    severity: "error",
+    fix: "use a mapped port, or add the port to cluster.portMappings, which recreates the cluster",
+    *find(change) {
+      const mappings = resourcesOf(change, "terraform_data").flatMap(
+        ({ after }) => text(at(after?.input, "portMappings")) ?? [],
+      );
+      if (mappings.length === 0) return;
+      const mapped = mappings.flatMap((line) =>
+        [...line.matchAll(/(\d+) to \d+/g)].map((match) => Number(match[1])),
+      );
+      for (const { address, nodePort } of nodePortsOf(change)) {
+        if (mapped.includes(nodePort)) continue;
+        yield {
+          address,
+          message: `node_port must be a port mapped by kind (${mapped.join(", ")}), got ${nodePort}`,
+        };
+      }
+    },
+  }),
 ];
 
 /** Whether all endpoints of the environment are on the loopback interface. */
@@ -184,4 +260,22 @@ function* anonymousServices(change: StackChange) {
       message: `the embed server must require an API key if its Service ${name} is a ${type}, got ALLOW_ANONYMOUS true`,
     };
   }
+}
+
+/** Fixed NodePorts, typed and from chart values. */
+function nodePortsOf(
+  change: StackChange,
+): readonly { readonly address: string; readonly nodePort: number }[] {
+  const typed = resourcesOf(change, "kubernetes_service").flatMap((service) =>
+    blocks(specOf(service).port).map((port) => ({
+      address: service.address,
+      nodePort: number(port.node_port) ?? 0,
+    })),
+  );
+  const ofCharts = releasesOf(change).map(({ resource, values }) => ({
+    address: resource.address,
+    nodePort: number(at(values, "embed", "service", "nodePort")) ?? 0,
+  }));
+  // 0: chosen by Kubernetes
+  return [...typed, ...ofCharts].filter(({ nodePort }) => nodePort > 0);
 }

@@ -1,17 +1,13 @@
 import { changeRules } from "./changes.ts";
 import { containerRules } from "./containers.ts";
-import { dockerAccessRules } from "./docker-access.ts";
 import { exposureRules } from "./exposure.ts";
 import { gpuRules } from "./gpus.ts";
 import { healthRules } from "./health.ts";
-import { hostPortRules } from "./host-ports.ts";
 import { imageRules } from "./images.ts";
 import { kubernetesRules } from "./kubernetes.ts";
 import { modelRules } from "./models.ts";
-import { probeRules } from "./probes.ts";
 import type { ReviewRule } from "./rule.ts";
 import { secretRules } from "./secrets.ts";
-import { shutdownRules } from "./shutdown.ts";
 import { stateRules } from "./state.ts";
 import { tritonRules } from "./triton.ts";
 
@@ -23,13 +19,13 @@ export interface RulePack {
 
 export const rulePacks: readonly RulePack[] = [
   { title: "Images", rules: imageRules },
-  { title: "Exposure", rules: [...exposureRules, ...dockerAccessRules, ...hostPortRules] },
+  { title: "Exposure", rules: exposureRules },
   { title: "Containers and pods", rules: containerRules },
   { title: "Secrets", rules: secretRules },
   { title: "Triton", rules: tritonRules },
   { title: "Models and engines", rules: modelRules },
   { title: "GPUs", rules: gpuRules },
-  { title: "Health, start and stop", rules: [...healthRules, ...probeRules, ...shutdownRules] },
+  { title: "Health, start and stop", rules: healthRules },
   { title: "Kubernetes", rules: kubernetesRules },
   { title: "State and providers", rules: stateRules },
   { title: "The change itself", rules: changeRules },
