@@ -23,16 +23,16 @@ const wholeRuns = [
 
 /** Tests of whole servers, which run on the compiled code alone. */
 const onlyCompiled = [
-  "inference-image/embed/embed-server.test.ts",
-  "emulator/{hot-replacement,oip-admission,triton-emulator}.test.ts",
+  "inference-image/server/embed-server.test.ts",
+  "emulator/{hot-replacement,oip-admission,transports,triton-emulator}.test.ts",
   "inference-image/gateway/{dali-gateway,faulty-triton,fingerprint,gateway,gateway-models}.test.ts",
   "inference-image/openai/{openai-client,openai-gateway}.test.ts",
-  "inference-image/http/{hostile-requests,transports}.test.ts",
+  "inference-image/server/hostile-requests.test.ts",
   "inference-image/jobs/*.test.ts",
 ];
 
 /** Tests of the server that compile it themselves, or pass objects of grpc-js, which the compiled server contains a copy of. */
-const notCompiled = ["inference-image/embed/build.test.ts", "emulator/oip-grpc.test.ts"];
+const notCompiled = ["inference-image/server/build.test.ts", "emulator/oip-grpc.test.ts"];
 
 /** Default limit of `expect.poll` in ms. It only prevents hangs, on slow machines too. */
 const poll = { timeout: 60_000 };

@@ -10,7 +10,7 @@ import { openLocalEmbedder } from "../inference/session/local-embedder.ts";
 import {
   type RunningEmbedServer,
   startEmbedServer,
-} from "../inference-image/embed/embed-server.ts";
+} from "../inference-image/server/embed-server.ts";
 import { tinyModel, tinyRepository } from "../model-tools/test-model.ts";
 import { ClientError } from "./client-error.ts";
 import {

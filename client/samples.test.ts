@@ -15,7 +15,7 @@ import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/tri
 import {
   type RunningEmbedServer,
   startEmbedServer,
-} from "../inference-image/embed/embed-server.ts";
+} from "../inference-image/server/embed-server.ts";
 import { ensureTinyModel, modelFile } from "../model-tools/generate.ts";
 
 /** Samples of README.md and of the guide to another model, compiled against the built package and run against servers with the tiny model. */

@@ -8,7 +8,7 @@ import { tritonModelName } from "../contract/triton-models.ts";
 import { repositoryAt } from "../emulator/test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
 import { testModel, testSentencePiece } from "../inference/text/test-sentencepiece.ts";
-import { writeTestRepository } from "../inference-image/embed/test-text-model.ts";
+import { writeTestRepository } from "../inference-image/models/test-text-model.ts";
 import { type InferenceClientOptions, openInferenceClient } from "./inference-client.ts";
 
 const { text } = siglip2Base224.towers;

@@ -227,12 +227,12 @@ export const commandsTested: readonly TestedCommand[] = [
   // programs that call the servers
   {
     command: "curl -F",
-    tests: ["inference-image/embed/app.test.ts"],
+    tests: ["inference-image/server/app.test.ts"],
     words: ['"/embed"', "form("],
   },
   {
     command: "curl --data-binary",
-    tests: ["inference-image/embed/app.test.ts"],
+    tests: ["inference-image/server/app.test.ts"],
     words: ['"/embed"', '"image/jpeg"'],
   },
   {

@@ -13,12 +13,12 @@ import { type EmbedResponse, embedMetrics } from "../contract/embed-api.ts";
 import { defaultModel } from "../contract/models/index.ts";
 import type { Tensor } from "../contract/tensor.ts";
 import { tritonModel, tritonModelName } from "../contract/triton-models.ts";
+import { sendContinuously, testGateway, until } from "../inference-image/gateway/test-gateway.ts";
 import {
   type RunningEmbedServer,
   startEmbedServer,
-} from "../inference-image/embed/embed-server.ts";
-import { sendContinuously, testGateway, until } from "../inference-image/gateway/test-gateway.ts";
-import { readSettings } from "../inference-image/http/settings.ts";
+} from "../inference-image/server/embed-server.ts";
+import { readSettings } from "../inference-image/server/settings.ts";
 import { fullTestRepository, type TestRepository } from "./test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulator.ts";
 

@@ -40,8 +40,8 @@ const server = {
   ...options,
   entryPoints: [
     "main.ts",
-    "http/json-worker.ts",
-    "embed/tokenizer-worker.ts",
+    "server/body-worker.ts",
+    "models/tokenizer-worker.ts",
     "../emulator/infer-worker.ts",
   ].map((file) => join(here, file)),
   entryNames: "[name]",

@@ -16,7 +16,7 @@ switch (role) {
   case undefined: {
     // a gateway runs no model
     if (process.env.BACKEND !== "triton") startSpareThread();
-    const { runEmbedServer } = await import("./embed/embed-server.ts");
+    const { runEmbedServer } = await import("./server/embed-server.ts");
     process.off("SIGTERM", stopWhileLoading); // it has its own handler
     await runEmbedServer(process.env);
     break;

@@ -79,7 +79,7 @@ async function serveEmbed(args: ServeArguments): Promise<void> {
       ? gatewaySettings(args.model ?? [])
       : await embedSettings(args.model ?? namesIn(process.env.MODELS) ?? ["generated"])),
   };
-  const { runEmbedServer } = await import("../../inference-image/embed/embed-server.ts");
+  const { runEmbedServer } = await import("../../inference-image/server/embed-server.ts");
   await runEmbedServer({ ...process.env, ...overrides });
 }
 

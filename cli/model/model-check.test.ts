@@ -8,7 +8,7 @@ import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { fullTestRepository, repositoryAt } from "../../emulator/test-repository.ts";
 import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
-import { writeTestRepository } from "../../inference-image/embed/test-text-model.ts";
+import { writeTestRepository } from "../../inference-image/models/test-text-model.ts";
 import { modelFile } from "../../model-tools/generate.ts";
 import { onnxChunks } from "../../model-tools/onnx-writer.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";

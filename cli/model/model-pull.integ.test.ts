@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
-import { testCertificate } from "../../inference-image/http/test-certificate.ts";
+import { testCertificate } from "../../http/test-certificate.ts";
 import { file, startProxy, startTlsFileServer } from "../../model-tools/test-file-server.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 

@@ -18,7 +18,7 @@ import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/
 import {
   type RunningEmbedServer,
   startEmbedServer,
-} from "../../inference-image/embed/embed-server.ts";
+} from "../../inference-image/server/embed-server.ts";
 import { generateModel } from "../../model-tools/generate.ts";
 import { tinyModel, tinyRepository } from "../../model-tools/test-model.ts";
 import { copySide, type EmbedOptions, embed } from "./embed.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { FastifyInstance } from "fastify";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { axe, axeViolations, chromiumPath } from "../../inference-image/embed/test-browser.ts";
+import { axe, axeViolations, chromiumPath } from "../../inference-image/server/test-browser.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
 import { decide } from "./review-data.ts";
 import { buildReviewApp } from "./review-server.ts";

@@ -1,21 +1,22 @@
 import { embedBase64Request } from "../../contract/embed-api.ts";
 import { EmbedError } from "../../http/embed-error.ts";
+import { type BodyParser, inlineJsonBytes } from "./body-thread.ts";
 import type { ImageRequest } from "./form-files.ts";
 import { parseBody } from "./parse-body.ts";
 
-/**
- * Parses a body of `POST /embed/base64`.
- *
- * @param body - JSON in UTF-8.
- * @throws {EmbedError}
- */
-export function parseBase64Request(body: Buffer): ImageRequest {
-  const { images, model } = parseBody(body, embedBase64Request, "image");
-  return {
-    images: images.map((image, index) => decodeBase64(image, index)),
-    model: model ?? undefined,
-  };
-}
+/** Parser of `POST /embed/base64`. */
+export const base64Parser: BodyParser<ImageRequest> = {
+  kind: "base64",
+  inlineBytes: inlineJsonBytes,
+  parse(body) {
+    const { images, model } = parseBody(body, embedBase64Request, "image");
+    return {
+      images: images.map((image, index) => decodeBase64(image, index)),
+      model: model ?? undefined,
+    };
+  },
+  transferred: ({ images }) => images,
+};
 
 /**
  * Decodes base64 of RFC 4648 §4; padding is required.

@@ -2,8 +2,8 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { fingerprintHeader, modelHeader, serverTimingHeader } from "../../contract/embed-api.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { EmbedError } from "../../http/embed-error.ts";
+import type { EmbedMetrics, TowerMetrics } from "../models/metrics.ts";
 import type { Embedded, StageTimes } from "./embed-pipeline.ts";
-import type { EmbedMetrics, TowerMetrics } from "./metrics.ts";
 import type { AdmittedRequest, RequestAdmission } from "./request-admission.ts";
 
 /** Result of a request: what it embedded, by modality; at least one. */

@@ -4,10 +4,10 @@ import { defaultModel } from "../../contract/models/index.ts";
 import type { Tensor } from "../../contract/tensor.ts";
 import type { Preprocessor } from "../../inference/preprocess/preprocess.ts";
 import type { ModelSession, RunResult } from "../../inference/session/types.ts";
+import { createMetrics } from "../models/metrics.ts";
+import type { ImageModel, ServedModels } from "../models/served-models.ts";
+import { createOnnxEmbedder } from "../onnx/onnx-embedder.ts";
 import { EmbedPipeline } from "./embed-pipeline.ts";
-import { createMetrics } from "./metrics.ts";
-import { createOnnxEmbedder } from "./onnx-embedder.ts";
-import type { ImageModel, ServedModels } from "./served-models.ts";
 
 const tower = imageTowerOf(defaultModel);
 const { width, height } = tower.input.size;

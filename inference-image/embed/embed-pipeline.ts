@@ -7,10 +7,10 @@ import {
   type RunOptions,
 } from "../../inference/preprocess/preprocess.ts";
 import { InvalidEmbeddingError } from "../../inference/session/embeddings.ts";
-import { toEmbedError } from "../http/errors.ts";
-import type { EmbedTiming } from "./embedder.ts";
-import type { EmbedMetrics } from "./metrics.ts";
-import type { ImageModel, ServedModels, TextModel } from "./served-models.ts";
+import type { EmbedTiming } from "../models/embedder.ts";
+import type { EmbedMetrics } from "../models/metrics.ts";
+import type { ImageModel, ServedModels, TextModel } from "../models/served-models.ts";
+import { toEmbedError } from "./errors.ts";
 
 export interface EmbedPipelineOptions {
   readonly models: ServedModels;

@@ -8,8 +8,10 @@ import {
 } from "../../contract/embed-api.ts";
 import { embedRoutes } from "../../contract/embed-routes.ts";
 import { isTransferable } from "../../inference/transferable.ts";
-import type { JsonThread } from "../http/json-thread.ts";
+import type { ServedModels } from "../models/served-models.ts";
 import type { AddRoute } from "./add-route.ts";
+import { base64Parser } from "./base64-images.ts";
+import type { BodyThread } from "./body-thread.ts";
 import {
   type EmbedHandlerOptions,
   type EmbedJob,
@@ -18,20 +20,20 @@ import {
 } from "./embed-handler.ts";
 import { type EmbedPipeline, textsInQueue } from "./embed-pipeline.ts";
 import { type ImageRequest, repeatedModel } from "./form-files.ts";
+import { textParser } from "./parse-body.ts";
 import { imagesOfBody } from "./request-images.ts";
 import { binaryBody, jsonBody } from "./response-body.ts";
-import type { ServedModels } from "./served-models.ts";
 
 export interface EmbedRoutesOptions extends EmbedHandlerOptions {
   readonly models: ServedModels;
   readonly pipeline: EmbedPipeline;
-  readonly json: JsonThread;
+  readonly bodies: BodyThread;
   readonly maxBodyBytes: number;
 }
 
 /** Registers `POST /embed`, `POST /embed/base64` and `POST /embed/text`. */
 export function registerEmbedRoutes(addRoute: AddRoute, options: EmbedRoutesOptions): void {
-  const { requests, json, maxBodyBytes, models } = options;
+  const { requests, bodies, maxBodyBytes, models } = options;
   const multipartOrImage = ["multipart/form-data", ...imageContentTypes];
   const admit = requests.hook(multipartOrImage, maxBodyBytes);
   const admitJson = requests.hook(["application/json"], Math.min(maxJsonBytes, maxBodyBytes));
@@ -39,7 +41,7 @@ export function registerEmbedRoutes(addRoute: AddRoute, options: EmbedRoutesOpti
     embedRoutes.embed,
     embedHandler(
       options,
-      async (request) => withModel(await imagesOfBody(request, json), modelOf(request)),
+      async (request) => withModel(await imagesOfBody(request, bodies), modelOf(request)),
       (parsed, request) => imageJob(parsed, request, options),
     ),
     async (request, reply) => {
@@ -52,7 +54,7 @@ export function registerEmbedRoutes(addRoute: AddRoute, options: EmbedRoutesOpti
     embedRoutes.embedBase64,
     embedHandler(
       options,
-      (request) => json.images(jsonBodyOf(request)),
+      (request) => bodies.parse(base64Parser, jsonBodyOf(request)),
       (parsed, request) => imageJob(parsed, request, options),
     ),
     admitJson,
@@ -61,7 +63,7 @@ export function registerEmbedRoutes(addRoute: AddRoute, options: EmbedRoutesOpti
     embedRoutes.embedText,
     embedHandler(
       options,
-      (request) => json.texts(jsonBodyOf(request)),
+      (request) => bodies.parse(textParser, jsonBodyOf(request)),
       (parsed, request) => textJob(parsed, request, options),
     ),
     admitJson,

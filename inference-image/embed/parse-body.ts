@@ -9,19 +9,18 @@ import {
 } from "../../contract/embed-api.ts";
 import type { Modality } from "../../contract/model-spec.ts";
 import { EmbedError, tooManyImages } from "../../http/embed-error.ts";
+import { type BodyParser, inlineJsonBytes } from "./body-thread.ts";
 
 /** Maximum length of a message that quotes the body, in characters. */
 const maxMessageLength = 200;
 
-/**
- * Parses a body of `POST /embed/text`.
- *
- * @param body - JSON in UTF-8.
- * @throws {EmbedError}
- */
-export function parseTextRequest(body: Buffer): EmbedTextRequest {
-  return parseBody(body, embedTextRequest, "text");
-}
+/** Parser of `POST /embed/text`. */
+export const textParser: BodyParser<EmbedTextRequest> = {
+  kind: "text",
+  inlineBytes: inlineJsonBytes,
+  parse: (body) => parseBody(body, embedTextRequest, "text"),
+  transferred: () => [],
+};
 
 /**
  * Parses a body whose items are in the list `images` or `texts`.

@@ -10,7 +10,7 @@ import { openclipVitB32 as spec } from "../../contract/models/openclip-vit-b32.t
 import { daliPipelinePath } from "../../contract/repository-files.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { writeDaliModels } from "../../model-tools/repository.ts";
-import type { RunningEmbedServer } from "../embed/embed-server.ts";
+import type { RunningEmbedServer } from "../server/embed-server.ts";
 import { startGateway, startTestTriton, type TestTriton } from "./test-triton.ts";
 
 /** Gateway and client in front of a Triton emulator with DALI's ensemble. */

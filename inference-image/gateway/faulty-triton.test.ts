@@ -3,7 +3,7 @@ import { status } from "@grpc/grpc-js";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { startFreezingProxy } from "../../client/triton/test-freezing-proxy.ts";
 import type { ModelInferResponse } from "../../client/triton/wire-grpc.ts";
-import type { ImageEmbedder } from "../embed/embedder.ts";
+import type { ImageEmbedder } from "../models/embedder.ts";
 import { axes, embedderOf, embeddingWidth, FakeTriton, gate, until } from "./test-fake-triton.ts";
 import type { TritonEmbedderOptions } from "./triton-tower.ts";
 

@@ -17,8 +17,8 @@ import { picture } from "../../inference/preprocess/test-images.ts";
 import { weightsIdentity } from "../../model-tools/fingerprint.ts";
 import { ensureTinyModel } from "../../model-tools/generate.ts";
 import { writeModelRepository } from "../../model-tools/repository.ts";
-import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
-import { readSettings } from "../http/settings.ts";
+import { type RunningEmbedServer, startEmbedServer } from "../server/embed-server.ts";
+import { readSettings } from "../server/settings.ts";
 
 /** The fingerprint of a model behind ONNX Runtime in the server's process, and behind gateways to a Triton server. */
 

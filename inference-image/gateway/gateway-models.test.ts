@@ -7,8 +7,8 @@ import { dinov2Small } from "../../contract/models/dinov2-small.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { openLocalTextEmbedder } from "../../inference/session/local-embedder.ts";
-import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
-import { readSettings } from "../http/settings.ts";
+import { type RunningEmbedServer, startEmbedServer } from "../server/embed-server.ts";
+import { readSettings } from "../server/settings.ts";
 import { startGateway, startTestTriton, type TestTriton } from "./test-triton.ts";
 
 /** Embed server, gateway and Triton emulator with the same two models, and the client of each. */

@@ -6,9 +6,9 @@ import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { type ServerEnv, servedSpecs } from "../../contract/server/server-env.ts";
 import { daliModels, type ModelKind, tritonModelName } from "../../contract/triton-models.ts";
-import { tokenizerOf } from "../embed/load-models.ts";
-import type { EmbedMetrics } from "../embed/metrics.ts";
-import type { ServedModel } from "../embed/served-models.ts";
+import type { EmbedMetrics } from "../models/metrics.ts";
+import type { ServedModel } from "../models/served-models.ts";
+import { tokenizerOf } from "../models/tokenizer-thread.ts";
 import { createDaliEmbedder, TritonImageEmbedder, TritonTextEmbedder } from "./triton-embedder.ts";
 import type { TritonEmbedderOptions } from "./triton-tower.ts";
 

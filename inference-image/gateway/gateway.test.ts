@@ -6,8 +6,8 @@ import { tritonModelName } from "../../contract/triton-models.ts";
 import { type TestRepository, testRepository } from "../../emulator/test-repository.ts";
 import { type TritonProcess, tritonProcess } from "../../emulator/test-triton-process.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
-import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
-import { readSettings } from "../http/settings.ts";
+import { type RunningEmbedServer, startEmbedServer } from "../server/embed-server.ts";
+import { readSettings } from "../server/settings.ts";
 import {
   sendContinuously,
   type TestGateway,

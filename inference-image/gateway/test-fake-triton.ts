@@ -13,7 +13,7 @@ import { imageBytes, imageTowerOf, normalisedImage } from "../../contract/model-
 import { defaultModel } from "../../contract/models/index.ts";
 import { elementCount } from "../../contract/tensor.ts";
 import { type TritonModel, tritonModel } from "../../contract/triton-models.ts";
-import type { ImageEmbedder } from "../embed/embedder.ts";
+import type { ImageEmbedder } from "../models/embedder.ts";
 import { TritonImageEmbedder } from "./triton-embedder.ts";
 import type { TritonEmbedderOptions } from "./triton-tower.ts";
 

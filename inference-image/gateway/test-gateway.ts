@@ -4,7 +4,7 @@ import { TritonError } from "../../client/triton/transport.ts";
 import { imageBytes, imageTowerOf } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
-import type { ImageEmbedder } from "../embed/embedder.ts";
+import type { ImageEmbedder } from "../models/embedder.ts";
 import { TritonImageEmbedder } from "./triton-embedder.ts";
 
 const pixelBytes = imageBytes(imageTowerOf(defaultModel), "uint8")!;

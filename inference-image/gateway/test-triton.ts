@@ -4,9 +4,9 @@ import { join } from "node:path";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { repositoryAt } from "../../emulator/test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
-import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
-import { writeTestRepository } from "../embed/test-text-model.ts";
-import { readSettings } from "../http/settings.ts";
+import { writeTestRepository } from "../models/test-text-model.ts";
+import { type RunningEmbedServer, startEmbedServer } from "../server/embed-server.ts";
+import { readSettings } from "../server/settings.ts";
 
 export interface TestTriton {
   readonly ports: RunningTritonEmulator["ports"];

@@ -7,7 +7,7 @@ import { unitVector } from "../../inference/session/embeddings.ts";
 import { payloadFormatOf, tokenInputOf } from "../../inference/session/payload-format.ts";
 import { type TokenRow, tokenRows, tokenTensor } from "../../inference/session/token-tensor.ts";
 import type { EncodedTexts } from "../../inference/text/tokenizer.ts";
-import type { EmbedOptions, ImageEmbedder, TextEmbedder } from "../embed/embedder.ts";
+import type { EmbedOptions, ImageEmbedder, TextEmbedder } from "../models/embedder.ts";
 import { imageEncoder } from "./image-encoder.ts";
 import { type TritonEmbedderOptions, TritonTower } from "./triton-tower.ts";
 

@@ -7,10 +7,10 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { inferenceService } from "../../client/triton/wire-grpc.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
+import { testCertificate } from "../../http/test-certificate.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
-import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
-import { readSettings } from "../http/settings.ts";
-import { testCertificate } from "../http/test-certificate.ts";
+import { type RunningEmbedServer, startEmbedServer } from "../server/embed-server.ts";
+import { readSettings } from "../server/settings.ts";
 
 const fp32Model = tritonModel(defaultModel, "fp32");
 

@@ -18,7 +18,7 @@ import { nextModelName } from "../../contract/triton-models.ts";
 import { embeddingsProblem, rowsOf } from "../../inference/session/embeddings.ts";
 import { inputText, type ModelTensors } from "../../inference/session/payload-format.ts";
 import { WaitQueue } from "../../inference/wait-queue.ts";
-import type { EmbedderObserver, EmbedOptions } from "../embed/embedder.ts";
+import type { EmbedderObserver, EmbedOptions } from "../models/embedder.ts";
 
 /** Time without a healthy server after which requests fail at once; until then they wait, because a busy server responds late. */
 const maxLossMs = 2_000;

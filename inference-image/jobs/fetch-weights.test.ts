@@ -6,11 +6,11 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest";
+import { testCertificate } from "../../http/test-certificate.ts";
 import { sha256Of } from "../../model-tools/model-info.ts";
 import { exportedTower } from "../../model-tools/test-exported-tower.ts";
 import { writeWithExternalData } from "../../model-tools/test-external-data.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import { testCertificate } from "../http/test-certificate.ts";
 import {
   type FetchWeightsOptions,
   fetchWeights as fetchWith,

@@ -3,7 +3,7 @@ import { EmbedError } from "../../http/embed-error.ts";
 import type { EmbeddedByModality } from "../embed/embed-handler.ts";
 import type { Embedded } from "../embed/embed-pipeline.ts";
 import type { EmbedRoutesOptions } from "../embed/embed-routes.ts";
-import { toEmbedError } from "../http/errors.ts";
+import { toEmbedError } from "../embed/errors.ts";
 import type { EmbeddingsBody, InputItem } from "./embeddings-body.ts";
 import type { RemoteImages } from "./remote-images.ts";
 

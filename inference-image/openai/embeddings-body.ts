@@ -8,6 +8,7 @@ import {
 } from "../../contract/openai-api.ts";
 import { EmbedError } from "../../http/embed-error.ts";
 import { decodeBase64 } from "../embed/base64-images.ts";
+import { type BodyParser, inlineJsonBytes } from "../embed/body-thread.ts";
 import { parseJson } from "../embed/parse-body.ts";
 
 /** Input of an embedding. */
@@ -32,6 +33,14 @@ export interface EmbeddingsBody {
 
 /** Maximum length of a message that quotes the body, in characters. */
 const maxMessageLength = 200;
+
+/** Parser of `POST /v1/embeddings`. */
+export const embeddingsParser: BodyParser<EmbeddingsBody> = {
+  kind: "embeddings",
+  inlineBytes: inlineJsonBytes,
+  parse: parseEmbeddingsBody,
+  transferred: ({ items }) => items.flatMap((item) => (item.kind === "image" ? [item.file] : [])),
+};
 
 /**
  * Parses a body of `POST /v1/embeddings`.

@@ -21,7 +21,7 @@ import { modelsResponse, openAiErrorResponse } from "../../contract/openai-api.t
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import type { RunningEmbedServer } from "../embed/embed-server.ts";
+import type { RunningEmbedServer } from "../server/embed-server.ts";
 import { photoModel, startOpenAiServer, truncatableModel } from "./test-openai-server.ts";
 
 /** OpenAI's client for Node, unmodified, against a server that listens. */

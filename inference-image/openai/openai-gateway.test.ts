@@ -7,10 +7,10 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { dinov2Small } from "../../contract/models/dinov2-small.ts";
 import { defaultModel } from "../../contract/models/index.ts";
+import { testCertificate } from "../../http/test-certificate.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
-import type { RunningEmbedServer } from "../embed/embed-server.ts";
 import { startGateway, startTestTriton, type TestTriton } from "../gateway/test-triton.ts";
-import { testCertificate } from "../http/test-certificate.ts";
+import type { RunningEmbedServer } from "../server/embed-server.ts";
 import { startOpenAiServer } from "./test-openai-server.ts";
 
 /** OpenAI's client, unmodified, against a gateway with an API key and TLS, and a Triton behind it. */

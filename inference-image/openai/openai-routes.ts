@@ -7,9 +7,9 @@ import { tooManyImages } from "../../http/embed-error.ts";
 import type { AddRoute } from "../embed/add-route.ts";
 import { type EmbedJob, embedHandler, jsonBodyOf } from "../embed/embed-handler.ts";
 import { textsInQueue } from "../embed/embed-pipeline.ts";
-import type { ServedModels } from "../embed/served-models.ts";
+import type { ServedModels } from "../models/served-models.ts";
 import { embedInputs, inOrder, type OpenAiRoutesOptions } from "./embed-inputs.ts";
-import type { EmbeddingsBody } from "./embeddings-body.ts";
+import { type EmbeddingsBody, embeddingsParser } from "./embeddings-body.ts";
 import { checkDimensions, embeddingsBody, truncated } from "./embeddings-response.ts";
 
 /** Registers `POST /v1/embeddings`, `GET /v1/models` and `GET /v1/models/{model}`. */
@@ -19,7 +19,7 @@ export function registerOpenAiRoutes(addRoute: AddRoute, options: OpenAiRoutesOp
     embedRoutes.openAiEmbeddings,
     embedHandler(
       options,
-      (request) => options.json.embeddings(jsonBodyOf(request)),
+      (request) => options.bodies.parse(embeddingsParser, jsonBodyOf(request)),
       (body) => embeddingsJob(body, options),
     ),
     requests.hook(["application/json"], Math.min(maxJsonBytes, maxBodyBytes)),

@@ -5,7 +5,7 @@ import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { testCertificate } from "../http/test-certificate.ts";
+import { testCertificate } from "../../http/test-certificate.ts";
 import { DownloadMemory } from "./download-memory.ts";
 import { isPublicAddress, RemoteImages, type RemoteImagesOptions } from "./remote-images.ts";
 

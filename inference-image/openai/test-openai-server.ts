@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
-import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
-import { writeTestRepository } from "../embed/test-text-model.ts";
-import { readSettings } from "../http/settings.ts";
+import { writeTestRepository } from "../models/test-text-model.ts";
+import { type RunningEmbedServer, startEmbedServer } from "../server/embed-server.ts";
+import { readSettings } from "../server/settings.ts";
 
 const { image } = defaultModel.towers;
 const imagesOnly = { ...defaultModel, towers: { image }, sources: {} };

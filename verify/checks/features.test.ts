@@ -15,8 +15,8 @@ import { picture } from "../../inference/preprocess/test-images.ts";
 import {
   type RunningEmbedServer,
   startEmbedServer,
-} from "../../inference-image/embed/embed-server.ts";
-import { readSettings } from "../../inference-image/http/settings.ts";
+} from "../../inference-image/server/embed-server.ts";
+import { readSettings } from "../../inference-image/server/settings.ts";
 import { writeModelRepository } from "../../model-tools/repository.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import type { CheckContext } from "./check.ts";

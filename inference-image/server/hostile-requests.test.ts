@@ -8,12 +8,12 @@ import { embedRoutes } from "../../contract/embed-routes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import { type AppOptions, buildApp, type Limits } from "../embed/app.ts";
-import type { EmbedOptions, ImageEmbedder } from "../embed/embedder.ts";
-import { createMetrics, type EmbedMetrics } from "../embed/metrics.ts";
-import { createOnnxEmbedder } from "../embed/onnx-embedder.ts";
-import { openServerModel } from "../embed/server-model.ts";
-import { servedImages } from "../embed/test-served-models.ts";
+import type { EmbedOptions, ImageEmbedder } from "../models/embedder.ts";
+import { createMetrics, type EmbedMetrics } from "../models/metrics.ts";
+import { servedImages } from "../models/test-served-models.ts";
+import { createOnnxEmbedder } from "../onnx/onnx-embedder.ts";
+import { openServerModel } from "../onnx/server-model.ts";
+import { type AppOptions, buildApp, type Limits } from "./app.ts";
 
 const limits: Limits = {
   maxQueueSize: 64,

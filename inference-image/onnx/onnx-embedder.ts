@@ -13,7 +13,7 @@ import type {
   ImageEmbedder,
   TextEmbedder,
   TowerEmbedder,
-} from "./embedder.ts";
+} from "../models/embedder.ts";
 import type { ServerModel } from "./server-model.ts";
 
 export interface OnnxEmbedderOptions {

@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe } from "vitest";
-import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
-import { openHttpTransport } from "../../client/triton/http-transport.ts";
-import { describeTransport } from "../../client/triton/transport.suite.ts";
-import { defaultModel } from "../../contract/models/index.ts";
-import { type TritonModel, tritonModel } from "../../contract/triton-models.ts";
-import { fullTestRepository, type TestRepository } from "../../emulator/test-repository.ts";
-import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
+import { openGrpcTransport } from "../client/triton/grpc-transport.ts";
+import { openHttpTransport } from "../client/triton/http-transport.ts";
+import { describeTransport } from "../client/triton/transport.suite.ts";
+import { defaultModel } from "../contract/models/index.ts";
+import { type TritonModel, tritonModel } from "../contract/triton-models.ts";
+import { fullTestRepository, type TestRepository } from "./test-repository.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulator.ts";
 
 const fp32Model = tritonModel(defaultModel, "fp32");
 const jpegModel = tritonModel(defaultModel, "jpeg");

@@ -1,7 +1,7 @@
 import { embedPaths } from "../../contract/embed-api.ts";
 import { scrollShadows } from "../../contract/scroll-shadows.ts";
+import type { ServedModel, ServedModels } from "../models/served-models.ts";
 import { maxTableImages, pageScript } from "./page-script.ts";
-import type { ServedModel, ServedModels } from "./served-models.ts";
 
 /** Content security policy: the page connects to this server only, and no other page embeds it. */
 export const pageSecurityPolicy =

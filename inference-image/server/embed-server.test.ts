@@ -12,9 +12,9 @@ import { Agent, request } from "undici";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { embedMetrics, embedResponse } from "../../contract/embed-api.ts";
 import { type ServerEnv, serverEnv } from "../../contract/server/server-env.ts";
+import { testCertificate } from "../../http/test-certificate.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { tinyRepository } from "../../model-tools/test-model.ts";
-import { testCertificate } from "../http/test-certificate.ts";
 import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
 
 let modelRepository: string;

@@ -91,14 +91,24 @@ async function openInstances(
   const opening = threadShares(threads, instances).map((intraOpThreads) =>
     openTowerSession({ ...options, intraOpThreads }),
   );
+  const [first, ...more] = await allOrNone(opening, ({ session }) => session.close());
+  if (more.length === 0) return first!;
+  const sessions = more.map(({ session }) => session);
+  return { ...first!, session: new SessionPool([first!.session, ...sessions]) };
+}
+
+/** Resolves when all promises do; otherwise rejects with the first failure after the others are closed. */
+export async function allOrNone<T>(
+  opening: readonly Promise<T>[],
+  close: (opened: T) => unknown,
+): Promise<readonly T[]> {
   try {
-    const [first, ...more] = await Promise.all(opening);
-    if (more.length === 0) return first!;
-    const sessions = more.map(({ session }) => session);
-    return { ...first!, session: new SessionPool([first!.session, ...sessions]) };
+    return await Promise.all(opening);
   } catch (error) {
     const results = await Promise.allSettled(opening);
-    await Promise.all(results.map((result) => "value" in result && result.value.session.close()));
+    await Promise.all(
+      results.map((result) => (result.status === "fulfilled" ? close(result.value) : undefined)),
+    );
     throw error;
   }
 }

@@ -7,11 +7,11 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
 import { int64Initializer } from "../../model-tools/onnx-writer.ts";
 import { writeModel } from "../../model-tools/test-model.ts";
+import { createMetrics } from "../models/metrics.ts";
+import { servedImages } from "../models/test-served-models.ts";
+import { createOnnxEmbedder } from "../onnx/onnx-embedder.ts";
+import { openServerModel } from "../onnx/server-model.ts";
 import { buildApp } from "./app.ts";
-import { createMetrics } from "./metrics.ts";
-import { createOnnxEmbedder } from "./onnx-embedder.ts";
-import { openServerModel } from "./server-model.ts";
-import { servedImages } from "./test-served-models.ts";
 
 const fp32Model = tritonModel(defaultModel, "fp32");
 

@@ -1,5 +1,8 @@
-import type { TextInput } from "../../contract/model-spec.ts";
+import { join } from "node:path";
+import { textTowerOf, tokenizerFile } from "../../contract/model-shapes.ts";
+import type { ModelSpec, TextInput } from "../../contract/model-spec.ts";
 import { TaskThread } from "../../http/task-thread.ts";
+import { InferenceError } from "../../inference/session/types.ts";
 import type { EncodedTexts } from "../../inference/text/tokenizer.ts";
 
 export interface TokenizerTask {
@@ -62,6 +65,24 @@ export class TokenizerThread {
 
   async #run(texts: readonly string[]): Promise<EncodedTexts> {
     return (await this.#thread.run({ ...this.#model, texts })) as EncodedTexts;
+  }
+}
+
+/**
+ * Opens the tokenizer of a model.
+ *
+ * @param folder - Folder with the vocabulary, unless a package has it.
+ * @throws {InferenceError} `model`
+ */
+export async function tokenizerOf(spec: ModelSpec, folder: string): Promise<TokenizerThread> {
+  const { input } = textTowerOf(spec);
+  const file = tokenizerFile(input);
+  try {
+    return await TokenizerThread.open(input, file && join(folder, file));
+  } catch (error) {
+    throw new InferenceError("model", `${spec.name}: ${(error as Error).message}`, {
+      cause: error,
+    });
   }
 }
 

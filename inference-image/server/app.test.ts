@@ -20,13 +20,13 @@ import { picture } from "../../inference/preprocess/test-images.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import { InferenceError } from "../../inference/session/types.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
+import type { ImageEmbedder } from "../models/embedder.ts";
+import { createMetrics, type EmbedMetrics } from "../models/metrics.ts";
+import { ServedModels } from "../models/served-models.ts";
+import { servedImages } from "../models/test-served-models.ts";
+import { createOnnxEmbedder } from "../onnx/onnx-embedder.ts";
+import { openServerModel } from "../onnx/server-model.ts";
 import { buildApp, type Limits } from "./app.ts";
-import type { ImageEmbedder } from "./embedder.ts";
-import { createMetrics, type EmbedMetrics } from "./metrics.ts";
-import { createOnnxEmbedder } from "./onnx-embedder.ts";
-import { ServedModels } from "./served-models.ts";
-import { openServerModel } from "./server-model.ts";
-import { servedImages } from "./test-served-models.ts";
 
 const embeddingWidth = defaultModel.embedding.width;
 

@@ -9,9 +9,9 @@ import { embedPaths } from "../../contract/embed-api.ts";
 import { dinov2Small } from "../../contract/models/dinov2-small.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { serverEnv } from "../../contract/server/server-env.ts";
+import { writeTestRepository } from "../models/test-text-model.ts";
 import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
 import { axe, axeViolations, chromiumPath } from "./test-browser.ts";
-import { writeTestRepository } from "./test-text-model.ts";
 
 /** The page of the embed server in a real browser. */
 

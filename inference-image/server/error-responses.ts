@@ -2,9 +2,9 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { methodsOf } from "../../contract/embed-routes.ts";
 import { openAiPrefix } from "../../contract/openai-api.ts";
 import { EmbedError } from "../../http/embed-error.ts";
-import { toEmbedError } from "../http/errors.ts";
+import { toEmbedError } from "../embed/errors.ts";
+import type { RequestAdmission } from "../embed/request-admission.ts";
 import { openAiErrorBody } from "../openai/error-body.ts";
-import type { RequestAdmission } from "./request-admission.ts";
 
 /** `Retry-After` of a 503, in seconds. */
 const unavailableSeconds = 1;

@@ -5,7 +5,7 @@ import {
   fingerprintOf,
   preprocessingSha256,
 } from "../../contract/fingerprint.ts";
-import { imageTowerOf, textTowerOf, tokenizerFile } from "../../contract/model-shapes.ts";
+import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { fp32Kinds, modelPath } from "../../contract/repository-files.ts";
 import {
@@ -13,12 +13,16 @@ import {
   type ServerEnv,
   servedSpecs,
 } from "../../contract/server/server-env.ts";
-import { InferenceError } from "../../inference/session/types.ts";
-import type { EmbedMetrics } from "./metrics.ts";
+import type { EmbedMetrics } from "../models/metrics.ts";
+import type { ServedModel } from "../models/served-models.ts";
+import { type TokenizerThread, tokenizerOf } from "../models/tokenizer-thread.ts";
 import { createOnnxEmbedder, createOnnxTextEmbedder } from "./onnx-embedder.ts";
-import type { ServedModel } from "./served-models.ts";
-import { openServerModel, type ServerModel, type ServerModelOptions } from "./server-model.ts";
-import { TokenizerThread } from "./tokenizer-thread.ts";
+import {
+  allOrNone,
+  openServerModel,
+  type ServerModel,
+  type ServerModelOptions,
+} from "./server-model.ts";
 
 /** Models of the backend `onnxruntime` that are being opened. */
 export interface OpeningModels {
@@ -107,40 +111,6 @@ async function openModel(
 /** The optimisation of `fp32-optimised` is one of image towers: text towers are served as they are. */
 function precisionOf(modality: Modality, { precision }: CommonOptions): ModelPrecision | undefined {
   return modality === "text" && precision === "fp32-optimised" ? "fp32" : precision;
-}
-
-/**
- * Opens the tokenizer of a model.
- *
- * @param folder - Folder with the vocabulary, unless a package has it.
- * @throws {InferenceError} `model`
- */
-export async function tokenizerOf(spec: ModelSpec, folder: string): Promise<TokenizerThread> {
-  const { input } = textTowerOf(spec);
-  const file = tokenizerFile(input);
-  try {
-    return await TokenizerThread.open(input, file && join(folder, file));
-  } catch (error) {
-    throw new InferenceError("model", `${spec.name}: ${(error as Error).message}`, {
-      cause: error,
-    });
-  }
-}
-
-/** Resolves when all promises do; otherwise rejects with the first failure after the others are closed. */
-async function allOrNone<T>(
-  opening: readonly Promise<T>[],
-  close: (opened: T) => unknown,
-): Promise<readonly T[]> {
-  try {
-    return await Promise.all(opening);
-  } catch (error) {
-    const results = await Promise.allSettled(opening);
-    await Promise.all(
-      results.map((result) => (result.status === "fulfilled" ? close(result.value) : undefined)),
-    );
-    throw error;
-  }
 }
 
 async function closeModel({ image, text, tokenizer }: OpenedModel): Promise<void> {

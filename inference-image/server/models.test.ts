@@ -10,10 +10,10 @@ import { serverEnv } from "../../contract/server/server-env.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
+import { ServedModels } from "../models/served-models.ts";
+import { writeTestRepository } from "../models/test-text-model.ts";
 import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
 import { page } from "./page.ts";
-import { ServedModels } from "./served-models.ts";
-import { writeTestRepository } from "./test-text-model.ts";
 
 /** Model that is not in the catalogue: 96 × 64 pixels, embeddings of 24 values. */
 const own: ModelSpec = {

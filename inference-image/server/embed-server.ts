@@ -4,11 +4,11 @@ import type { FastifyInstance } from "fastify";
 import { isLoopback } from "../../contract/loopback.ts";
 import { type ServerEnv, servedSpecs } from "../../contract/server/server-env.ts";
 import { writeLog } from "../../http/log-output.ts";
-import { readSettings, SettingsError } from "../http/settings.ts";
-import { readTlsFiles, readTritonSecurity, type TlsFiles } from "../http/tls.ts";
-import { closeModels, type OpeningModels, openModels, serveModels } from "./load-models.ts";
-import type { EmbedMetrics } from "./metrics.ts";
-import { type ServedModel, ServedModels } from "./served-models.ts";
+import type { EmbedMetrics } from "../models/metrics.ts";
+import { type ServedModel, ServedModels } from "../models/served-models.ts";
+import { closeModels, type OpeningModels, openModels, serveModels } from "../onnx/load-models.ts";
+import { readSettings, SettingsError } from "./settings.ts";
+import { readTlsFiles, readTritonSecurity, type TlsFiles } from "./tls.ts";
 
 /** Maximum time that the start waits for the first model's thread before it loads the rest of the server, in milliseconds. */
 const maxHeadStartMs = 100;
@@ -45,7 +45,7 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
 
   const [{ buildApp }, { createMetrics }] = await Promise.all([
     import("./app.ts"),
-    import("./metrics.ts"),
+    import("../models/metrics.ts"),
   ]);
   const metrics = createMetrics();
   const models = new ServedModels(servedSpecs(settings));

@@ -6,7 +6,7 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { testTexts } from "../../inference/text/test-texts.ts";
 import { openTokenizer } from "../../inference/text/tokenizer.ts";
 import { startOpenAiServer } from "../openai/test-openai-server.ts";
-import type { RunningEmbedServer } from "./embed-server.ts";
+import type { RunningEmbedServer } from "../server/embed-server.ts";
 import { TokenizerThread } from "./tokenizer-thread.ts";
 
 const { input } = textTowerOf(defaultModel);

@@ -19,21 +19,21 @@ import {
   createPreprocessor,
   type PreprocessorOptions,
 } from "../../inference/preprocess/preprocess.ts";
-import { toEmbedError, withoutAddresses } from "../http/errors.ts";
-import { JsonThread } from "../http/json-thread.ts";
-import { rejectOtherOrigins } from "../http/loopback-requests.ts";
-import type { TlsFiles } from "../http/tls.ts";
+import { type AddRoute, routeAdder } from "../embed/add-route.ts";
+import { BodyThread } from "../embed/body-thread.ts";
+import { EmbedPipeline } from "../embed/embed-pipeline.ts";
+import { registerEmbedRoutes } from "../embed/embed-routes.ts";
+import { toEmbedError, withoutAddresses } from "../embed/errors.ts";
+import { RequestAdmission } from "../embed/request-admission.ts";
+import type { EmbedMetrics } from "../models/metrics.ts";
+import type { ServedModels } from "../models/served-models.ts";
 import { registerOpenAiRoutes } from "../openai/openai-routes.ts";
 import { RemoteImages, type RemoteImagesOptions } from "../openai/remote-images.ts";
-import { type AddRoute, routeAdder } from "./add-route.ts";
-import { EmbedPipeline } from "./embed-pipeline.ts";
-import { registerEmbedRoutes } from "./embed-routes.ts";
 import { errorBody, registerErrorResponses } from "./error-responses.ts";
-import type { EmbedMetrics } from "./metrics.ts";
+import { rejectOtherOrigins } from "./loopback-requests.ts";
 import { openApiDocument } from "./openapi.ts";
 import { page, pageSecurityPolicy } from "./page.ts";
-import { RequestAdmission } from "./request-admission.ts";
-import type { ServedModels } from "./served-models.ts";
+import type { TlsFiles } from "./tls.ts";
 
 export interface AppOptions {
   /** Served models, which may still be loading. */
@@ -94,7 +94,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     ...options.preprocessing,
     maxPixels: limits.maxImagePixels,
   });
-  const json = new JsonThread();
+  const bodies = openBodyThread();
   const remoteImages = new RemoteImages({
     ...(options.remoteImages ?? noRemoteImages),
     maxBytesInFlight: limits.maxQueueBytes,
@@ -115,7 +115,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
   app.addHook("onClose", async () => {
     await preprocessor.close();
-    await json.close();
+    await bodies.close();
     await remoteImages.close();
     await models.close();
   });
@@ -136,7 +136,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const routeOptions = {
     requests,
     pipeline,
-    json,
+    bodies,
     metrics,
     models,
     maxBodyBytes: limits.maxBodyBytes,
@@ -144,6 +144,11 @@ export function buildApp(options: AppOptions): FastifyInstance {
   registerEmbedRoutes(addRoute, routeOptions);
   registerOpenAiRoutes(addRoute, { ...routeOptions, remoteImages });
   return app;
+}
+
+/** Thread that parses the bodies of all routes. */
+export function openBodyThread(): BodyThread {
+  return new BodyThread(new URL("./body-worker", import.meta.url));
 }
 
 function createServer({ limits, tls, logLevel = "silent" }: AppOptions): FastifyInstance {

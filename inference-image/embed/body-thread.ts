@@ -1,0 +1,53 @@
+import { TaskThread } from "../../http/task-thread.ts";
+import { isTransferable } from "../../inference/transferable.ts";
+
+/** Maximum size of JSON that is parsed on the event loop: 64 KiB of numbers take less than a millisecond. */
+export const inlineJsonBytes = 64 * 1024;
+
+/** Parser of one kind of body. */
+export interface BodyParser<Value> {
+  /** Identifies it in the thread. */
+  readonly kind: string;
+  /** Maximum size of a body that is parsed on the event loop, in bytes. */
+  readonly inlineBytes: number;
+  /** @throws {EmbedError} */
+  parse(body: Buffer, contentType: string): Value | Promise<Value>;
+  /** Returns the arrays of a value whose memory moves from the thread. */
+  transferred(value: Value): readonly Uint8Array[];
+}
+
+/** Request body for the thread. Its memory moves there. */
+export interface BodyTask {
+  readonly kind: string;
+  readonly body: Uint8Array;
+  readonly contentType: string;
+}
+
+/**
+ * Parses request bodies, JSON and forms: small ones on the event loop, large ones sequentially in a thread, so that they do not block
+ * other requests. The first large body starts the thread.
+ */
+export class BodyThread {
+  readonly #thread: TaskThread<BodyTask>;
+
+  /** @param program - Module that performs the tasks with the parsers of the server, without its extension. */
+  constructor(program: URL) {
+    this.#thread = new TaskThread("JSON", program);
+  }
+
+  /** @throws {EmbedError} of the parser */
+  async parse<Value>(
+    parser: BodyParser<Value>,
+    body: Buffer,
+    contentType = "application/json",
+  ): Promise<Value> {
+    if (body.byteLength <= parser.inlineBytes) return parser.parse(body, contentType);
+    const bytes = isTransferable(body) ? body : new Uint8Array(body);
+    const task = { kind: parser.kind, body: bytes, contentType };
+    return (await this.#thread.run(task, [bytes.buffer as ArrayBuffer])) as Value;
+  }
+
+  async close(): Promise<void> {
+    await this.#thread.close();
+  }
+}
