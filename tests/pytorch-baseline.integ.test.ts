@@ -11,7 +11,7 @@ import { parseRecord } from "../bench/record/record.ts";
 import { readSamples } from "../bench/run/reference.ts";
 import { cosine } from "../bench/stats/statistics.ts";
 import { localPytorch } from "../cli/model/pytorch-baseline.ts";
-import { runProgram } from "../cli/run-program.ts";
+import { runProgram } from "../cli/shared/run-program.ts";
 import { clipstack } from "../cli/test-programs.ts";
 import { imageTowerOf } from "../contract/model-shapes.ts";
 import { openclipVitB32 } from "../contract/models/openclip-vit-b32.ts";

@@ -3,7 +3,7 @@ import { appendFileSync, existsSync, mkdtempSync, symlinkSync, writeFileSync } f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
-import { project } from "../cli/project.ts";
+import { project } from "../cli/shared/project.ts";
 
 const why = existsSync(join(project, ".git")) ? "" : " (skipped: not a git clone)";
 const settings = "environments/single-gpu.yaml";

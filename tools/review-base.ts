@@ -14,8 +14,8 @@ import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { execa } from "execa";
 import { onInterrupt } from "../artefact/interrupt.ts";
-import { runSynth } from "../cli/artefact.ts";
-import { project } from "../cli/project.ts";
+import { runSynth } from "../cli/shared/artefact.ts";
+import { project } from "../cli/shared/project.ts";
 import { UserError } from "../contract/user-error.ts";
 import { withChangedFiles } from "./changed-files.ts";
 

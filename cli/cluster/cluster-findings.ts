@@ -2,8 +2,8 @@ import type { ClusterRequirements } from "../../constructs/kubernetes/cluster-re
 import { gpuResource } from "../../contract/gpus.ts";
 import { podSecurity } from "../../contract/pods.ts";
 import { type HostVerdict, merged, noFindings, note, problem } from "../host/host-findings.ts";
-import type { Problem } from "../problem.ts";
-import { isOlder } from "../versions.ts";
+import type { Problem } from "../shared/problem.ts";
+import { isOlder } from "../shared/versions.ts";
 import type {
   ClusterFacts,
   ClusterNode,

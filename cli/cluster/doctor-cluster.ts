@@ -2,7 +2,7 @@ import type { ClusterRequirements } from "../../constructs/kubernetes/cluster-re
 import { UserError } from "../../contract/user-error.ts";
 import { accessText } from "../../verify/cluster/cluster-api.ts";
 import { doctorText } from "../host/doctor-text.ts";
-import type { Problem } from "../problem.ts";
+import type { Problem } from "../shared/problem.ts";
 import { type ClusterFacts, readClusterFacts } from "./cluster-facts.ts";
 import { judgeCluster } from "./cluster-findings.ts";
 

@@ -5,8 +5,8 @@ import type { Environment, Service } from "../../contract/environment.ts";
 import { podAppName, podObjectName } from "../../contract/pods.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { DrillTarget } from "../../verify/drills/snapshot.ts";
-import { environmentFile } from "../artefact.ts";
-import { defaultEnvironment } from "../default-environment.ts";
+import { environmentFile } from "../shared/artefact.ts";
+import { defaultEnvironment } from "../shared/default-environment.ts";
 
 /** Options that select a cluster, a Deployment and its address. */
 export interface TargetArguments {

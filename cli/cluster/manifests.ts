@@ -3,7 +3,7 @@ import { stringify } from "yaml";
 import { readManifests } from "../../artefact/artefact.ts";
 import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { synthesizedFile } from "../artefact.ts";
+import { synthesizedFile } from "../shared/artefact.ts";
 
 export interface ManifestArguments {
   readonly image?: string;

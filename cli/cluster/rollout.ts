@@ -13,7 +13,7 @@ import {
 } from "../../artefact/cluster-objects.ts";
 import { templateHashLabel } from "../../contract/pods.ts";
 import { type ClusterApi, namespacedPath, selectedBy } from "../../verify/cluster/cluster-api.ts";
-import { type WaitOptions, waitForState } from "../wait-for-state.ts";
+import { type WaitOptions, waitForState } from "../shared/wait-for-state.ts";
 
 /** Deployment and the pods of its newest template. */
 export interface RolloutState {

@@ -17,7 +17,7 @@ import { UserError } from "../../contract/user-error.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { sampleLimit } from "../../verify/check-run.ts";
-import { project } from "../project.ts";
+import { project } from "../shared/project.ts";
 import type { BenchArguments } from "./bench-options.ts";
 
 /** Images or texts of a run. */

@@ -11,8 +11,8 @@ import { fp32Kinds } from "../../contract/repository-files.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { modelFile } from "../../model-tools/generate.ts";
 import { modelFilesOf } from "../../verify/verify.ts";
-import type { SynthesizedFile } from "../artefact.ts";
 import { namedModel } from "../model/named-model.ts";
+import type { SynthesizedFile } from "../shared/artefact.ts";
 import { chooseModel } from "./verify.ts";
 
 /**

@@ -10,9 +10,9 @@ import type { SloGoal } from "../../bench/slo/search-slo.ts";
 import { type EndpointName, endpointNames, hasEmbedApi } from "../../contract/environment.ts";
 import type { Modality } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { endpointAddress, httpAddress, splitAssignment } from "../endpoint-address.ts";
 import { modelName } from "../model/model-option.ts";
 import { modalityOption } from "../model/named-model.ts";
+import { endpointAddress, httpAddress, splitAssignment } from "../shared/endpoint-address.ts";
 import {
   listOf,
   numberFrom,
@@ -20,7 +20,7 @@ import {
   portOffset,
   repeated,
   wholeNumber,
-} from "../option-values.ts";
+} from "../shared/option-values.ts";
 
 /** Maximum of a model spec; endpoints that accept less leave larger batches out. */
 const maxBatchSize = 4_096;

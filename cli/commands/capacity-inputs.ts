@@ -27,8 +27,8 @@ import type { Service } from "../../contract/environment.ts";
 import { type GpuSpec, gpuNames, gpuSpec, gpuSpecOf } from "../../contract/gpus.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { environmentFile } from "../artefact.ts";
 import { namedModel } from "../model/named-model.ts";
+import { environmentFile } from "../shared/artefact.ts";
 import type { CapacityArguments } from "./capacity-options.ts";
 
 /** Hardware and backend of an environment or the options. */

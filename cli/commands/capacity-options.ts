@@ -5,7 +5,7 @@ import type { Backend } from "../../bench/capacity/published-parameters.ts";
 import { type Payload, payloadNames } from "../../bench/capacity/scenario.ts";
 import { type GpuName, gpuNames } from "../../contract/gpus.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { numberFrom, numberUpTo, wholeNumber } from "../option-values.ts";
+import { numberFrom, numberUpTo, wholeNumber } from "../shared/option-values.ts";
 
 /** Options of `clipstack capacity`. */
 export interface CapacityArguments {

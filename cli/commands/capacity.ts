@@ -28,7 +28,7 @@ import type { BenchRecord } from "../../bench/record/bench-record.ts";
 import { gpuNames, gpuSpec } from "../../contract/gpus.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { writeOutput } from "../write-output.ts";
+import { writeOutput } from "../shared/write-output.ts";
 import {
   type CalibratedRecord,
   deviceFor,

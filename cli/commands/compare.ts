@@ -11,8 +11,8 @@ import { compareReport } from "../../bench/report/compare-report.ts";
 import { renderMarkdown } from "../../bench/report/render-md.ts";
 import { renderText } from "../../bench/report/render-text.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { percentage } from "../option-values.ts";
-import { writeOutput } from "../write-output.ts";
+import { percentage } from "../shared/option-values.ts";
+import { writeOutput } from "../shared/write-output.ts";
 
 const compareFormats = ["text", "md", "json"] as const;
 

@@ -14,16 +14,16 @@ import {
 } from "../../constructs/kubernetes/cluster-requirements.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { hostRequirementsIn, sharedHostNotes } from "../../stacks/shared/shared-hosts.ts";
-import { environmentFiles, outputFolder, synthesizedFile } from "../artefact.ts";
 import { clusterReportText, examineCluster } from "../cluster/doctor-cluster.ts";
 import { terraformNote } from "../host/deployment.ts";
 import { DockerError, defaultEndpoint, isReadByProvider } from "../host/docker-command.ts";
 import { doctorText } from "../host/doctor-text.ts";
 import { type HostFacts, isUnknown, readHostFacts, type Unknown } from "../host/host-facts.ts";
 import { gibibytes, judgeHost } from "../host/host-findings.ts";
-import type { Problem } from "../problem.ts";
-import { project } from "../project.ts";
-import { writeOutput } from "../write-output.ts";
+import { environmentFiles, outputFolder, synthesizedFile } from "../shared/artefact.ts";
+import type { Problem } from "../shared/problem.ts";
+import { project } from "../shared/project.ts";
+import { writeOutput } from "../shared/write-output.ts";
 
 /** Output of `clipstack doctor --json` for a host. */
 export interface DoctorReport {

@@ -8,8 +8,8 @@ import {
   runSynth,
   type SynthesizedFile,
   environmentFile as synthesizedEnvironment,
-} from "../artefact.ts";
-import { environmentsFolder } from "../project.ts";
+} from "../shared/artefact.ts";
+import { environmentsFolder } from "../shared/project.ts";
 
 /** New value of a setting, such as `["tritonOnnx", "gpus"]`. */
 export interface SettingChange {

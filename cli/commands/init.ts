@@ -5,7 +5,7 @@ import { UserError } from "../../contract/user-error.ts";
 import { environmentFile, environmentNameError } from "../../stacks/settings/environment-files.ts";
 import { environmentTemplate } from "../../stacks/settings/environment-template.ts";
 import { type StackName, stackNames } from "../../stacks/settings/settings.ts";
-import { environmentsFolder, project } from "../project.ts";
+import { environmentsFolder, project } from "../shared/project.ts";
 
 interface InitArguments {
   readonly stack: StackName;

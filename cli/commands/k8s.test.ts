@@ -6,7 +6,7 @@ import { containersFor, quantityText } from "../../verify/drills/quota.ts";
 import { withTag } from "../../verify/drills/rollout.ts";
 import { objectPath } from "../cluster/deployed-cluster.ts";
 import { drillTarget } from "../cluster/drill-target.ts";
-import { runProgram } from "../run-program.ts";
+import { runProgram } from "../shared/run-program.ts";
 
 describe("pods over a quota", () => {
   const cpuOf = (containers: readonly object[], field: "requests" | "limits") =>

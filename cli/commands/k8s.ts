@@ -13,9 +13,9 @@ import { drills } from "../../verify/drills/registry.ts";
 import { runDrill } from "../../verify/drills/run-drill.ts";
 import { addTargetOptions, drillTarget, type TargetArguments } from "../cluster/drill-target.ts";
 import { registerManifests } from "../cluster/manifests.ts";
-import { numberUpTo, wholeNumber } from "../option-values.ts";
-import { project } from "../project.ts";
-import { writeOutput } from "../write-output.ts";
+import { numberUpTo, wholeNumber } from "../shared/option-values.ts";
+import { project } from "../shared/project.ts";
+import { writeOutput } from "../shared/write-output.ts";
 
 /** Requests per second that two pods of kind-local sustain without triggering the autoscaler. */
 const defaultRate = 2;

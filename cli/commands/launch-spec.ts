@@ -4,10 +4,10 @@ import { type Command, Option } from "commander";
 import { readArtefact } from "../../artefact/artefact.ts";
 import { deployedConfigName } from "../../contract/model-config.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { synthesizedFile } from "../artefact.ts";
 import { launchSpec } from "../launch/launch-spec.ts";
 import type { ChangedConfig } from "../launch/launch-spec-types.ts";
 import { formats } from "../launch/launch-text.ts";
+import { synthesizedFile } from "../shared/artefact.ts";
 
 interface LaunchArguments {
   readonly format: keyof typeof formats;

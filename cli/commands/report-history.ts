@@ -5,7 +5,7 @@ import { type HistorySubject, historyOf, type NamedRecord } from "../../bench/re
 import { historyReport, type SkippedFile } from "../../bench/report/history-report.ts";
 import { recordText } from "../../bench/report/save-reports.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { writeOutput } from "../write-output.ts";
+import { writeOutput } from "../shared/write-output.ts";
 import { type ReportFormat, renderAs } from "./report-format.ts";
 
 /** Changes over several records, and the files that are no readable record. */

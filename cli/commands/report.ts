@@ -10,8 +10,8 @@ import { UserError } from "../../contract/user-error.ts";
 import { parseDrillRecord } from "../../verify/drills/drill-record.ts";
 import { drillReport } from "../../verify/drills/drill-report.ts";
 import { verifyReport } from "../../verify/verify-report.ts";
-import { repeated } from "../option-values.ts";
-import { writeOutput } from "../write-output.ts";
+import { repeated } from "../shared/option-values.ts";
+import { writeOutput } from "../shared/write-output.ts";
 import { type ReadReport, type ReportFormat, renderAs, reportFormats } from "./report-format.ts";
 import { reportHistory } from "./report-history.ts";
 

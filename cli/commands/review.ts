@@ -18,9 +18,9 @@ import { findingsOfChange } from "../../review/rules/findings.ts";
 import { loadEnvironments } from "../../stacks/settings/environment-files.ts";
 import { review } from "../../stacks/settings/review-settings.ts";
 import { parseYaml, readText, validateSettings } from "../../stacks/settings/settings-file.ts";
-import { repeated } from "../option-values.ts";
-import { environmentsFolder } from "../project.ts";
-import { writeOutput } from "../write-output.ts";
+import { repeated } from "../shared/option-values.ts";
+import { environmentsFolder } from "../shared/project.ts";
+import { writeOutput } from "../shared/write-output.ts";
 import { predictEnvironment } from "./predict-environment.ts";
 import { verifyPlans } from "./verify-plan.ts";
 

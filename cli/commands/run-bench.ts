@@ -35,19 +35,19 @@ import type { ModelSpec } from "../../contract/model-spec.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";
+import { deployedEnvironments } from "../cluster/deployed-environments.ts";
+import { driverVersion, gpuReader } from "../host/gpu-reader.ts";
+import { requireTower } from "../model/named-model.ts";
+import { pytorchFor } from "../model/pytorch-baseline.ts";
 import {
   environmentFiles,
   filesWithHelm,
   outputFolder,
   type SynthesizedFile,
   synthesizeUnlessEdited,
-} from "../artefact.ts";
-import { defaultEnvironment } from "../default-environment.ts";
-import { deployedEnvironments } from "../host/deployed-environments.ts";
-import { driverVersion, gpuReader } from "../host/gpu-reader.ts";
-import { requireTower } from "../model/named-model.ts";
-import { pytorchFor } from "../model/pytorch-baseline.ts";
-import { project } from "../project.ts";
+} from "../shared/artefact.ts";
+import { defaultEnvironment } from "../shared/default-environment.ts";
+import { project } from "../shared/project.ts";
 import { readBenchItems } from "./bench-items.ts";
 import { defaultModality, measuredModel, sharedModel, simulatedFiles } from "./bench-models.ts";
 import type { BenchArguments } from "./bench-options.ts";

@@ -5,7 +5,7 @@ import type { ServerEnvName } from "../../contract/server/server-env.ts";
 import { renderTritonCommand } from "../../contract/triton-flags.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { embedSettings, gatewaySettings, tritonRepository } from "../model/served-models.ts";
-import { wholeNumber } from "../option-values.ts";
+import { wholeNumber } from "../shared/option-values.ts";
 
 interface ServeArguments {
   readonly role: "embed" | "triton";

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import type { Command } from "commander";
 import { environmentFile, shippedEnvironments } from "../../stacks/settings/environment-files.ts";
-import { environmentsFolder } from "../project.ts";
+import { environmentsFolder } from "../shared/project.ts";
 import { addRunOptions, type RunArguments, runVerify } from "./verify.ts";
 
 /** Environments that `npm start` verifies with the tiny model, to report within minutes. */

@@ -22,7 +22,7 @@ import {
 import type { EndpointName, Environment } from "../../contract/environment.ts";
 import { gpuLayout } from "../../contract/model-config.ts";
 import { sessionOptions } from "../../inference/session/onnx-session.ts";
-import { project } from "../project.ts";
+import { project } from "../shared/project.ts";
 import {
   type EnvironmentVariants,
   openVariants,

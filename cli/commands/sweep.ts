@@ -9,7 +9,7 @@ import { endpointsOfStudies } from "../../bench/studies/study-endpoints.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { requireImages } from "../model/named-model.ts";
-import { listOf, numberUpTo, wholeNumber } from "../option-values.ts";
+import { listOf, numberUpTo, wholeNumber } from "../shared/option-values.ts";
 import { addBenchOptions, type BenchArguments, backends, channels } from "./bench-options.ts";
 import { runAndReport } from "./run-bench.ts";
 import { withStudyEnvironments } from "./study-environments.ts";

@@ -4,7 +4,6 @@ import { readEnvironment } from "../../artefact/artefact.ts";
 import { onInterrupt } from "../../artefact/interrupt.ts";
 import { aligned } from "../../bench/report/text-table.ts";
 import type { Environment } from "../../contract/environment.ts";
-import { environmentFile } from "../artefact.ts";
 import {
   openTunnel,
   planTunnel,
@@ -12,7 +11,8 @@ import {
   type TunnelPlan,
   throughTunnel,
 } from "../host/ssh-tunnel.ts";
-import { portOffset } from "../option-values.ts";
+import { environmentFile } from "../shared/artefact.ts";
+import { portOffset } from "../shared/option-values.ts";
 
 interface TunnelArguments {
   readonly portOffset: number;

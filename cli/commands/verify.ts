@@ -24,20 +24,20 @@ import { startProgress } from "../../verify/progress.ts";
 import { verify } from "../../verify/verify.ts";
 import { verifyDeployed } from "../../verify/verify-deployed.ts";
 import { verifyReport } from "../../verify/verify-report.ts";
+import { deployedEnvironments } from "../cluster/deployed-environments.ts";
+import { environmentAtAddresses } from "../cluster/environment-at-addresses.ts";
+import { tokenizerProblem, towerFile, weightsHint } from "../model/model-option.ts";
+import { pytorchFor } from "../model/pytorch-baseline.ts";
 import {
   environmentFiles,
   filesWithHelm,
   outputFolder,
   synthesizeUnlessEdited,
-} from "../artefact.ts";
-import { endpointAddress } from "../endpoint-address.ts";
-import { deployedEnvironments } from "../host/deployed-environments.ts";
-import { environmentAtAddresses } from "../host/environment-at-addresses.ts";
-import { tokenizerProblem, towerFile, weightsHint } from "../model/model-option.ts";
-import { pytorchFor } from "../model/pytorch-baseline.ts";
-import { numberUpTo, portOffset, repeated } from "../option-values.ts";
-import { project } from "../project.ts";
-import { writeOutput } from "../write-output.ts";
+} from "../shared/artefact.ts";
+import { endpointAddress } from "../shared/endpoint-address.ts";
+import { numberUpTo, portOffset, repeated } from "../shared/option-values.ts";
+import { project } from "../shared/project.ts";
+import { writeOutput } from "../shared/write-output.ts";
 
 const verifyTargets = ["simulation", "deployed"] as const;
 

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import { lastLogLines, waitUntilHealthy } from "../host/container-health.ts";
 import { Docker, DockerError } from "../host/docker-command.ts";
-import { wholeNumber } from "../option-values.ts";
+import { wholeNumber } from "../shared/option-values.ts";
 
 interface WaitArguments {
   readonly docker?: string;

@@ -7,7 +7,7 @@ import {
   openCluster,
 } from "../../verify/cluster/cluster-api.ts";
 import { lastPodLines, waitForRollout, warningsOf } from "../cluster/rollout.ts";
-import { wholeNumber } from "../option-values.ts";
+import { wholeNumber } from "../shared/option-values.ts";
 
 interface WaitArguments {
   readonly kubeconfig?: string;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { type WaitOptions, waitForState } from "../wait-for-state.ts";
+import { type WaitOptions, waitForState } from "../shared/wait-for-state.ts";
 import { type Docker, DockerError } from "./docker-command.ts";
 
 /** State of a container that decides whether it is healthy, from `docker inspect`. */

@@ -5,8 +5,8 @@ import type { DeployedState, Inspection } from "../../artefact/docker-inspect.ts
 import { inspectedContainer } from "../../artefact/docker-inspect.ts";
 import { type Environment, environment, environmentOutput } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
-import type { SynthesizedFile } from "../artefact.ts";
-import { type ProgramResult, runProgram } from "../run-program.ts";
+import type { SynthesizedFile } from "../shared/artefact.ts";
+import { type ProgramResult, runProgram } from "../shared/run-program.ts";
 import { Docker, DockerError } from "./docker-command.ts";
 
 /** Deployed environment, from Terraform's state. */

@@ -1,5 +1,5 @@
-import type { Problem } from "../problem.ts";
-import { type ProgramOptions, type ProgramResult, runProgram } from "../run-program.ts";
+import type { Problem } from "../shared/problem.ts";
+import { type ProgramOptions, type ProgramResult, runProgram } from "../shared/run-program.ts";
 import { explainSsh, sshTarget } from "./ssh.ts";
 
 /** Failure to reach a Docker engine. */

@@ -1,4 +1,4 @@
-import type { Problem } from "../problem.ts";
+import type { Problem } from "../shared/problem.ts";
 
 /** Findings about an environment, to be rendered as text. */
 export interface DoctorSummary {

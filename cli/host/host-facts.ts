@@ -1,7 +1,7 @@
 import { isAbsolute, join } from "node:path";
 import type { HostRequirements } from "../../constructs/docker/host-requirements.ts";
 import { randomModels } from "../../stacks/shared/random-weights.ts";
-import { type ProgramResult, runProgram } from "../run-program.ts";
+import { type ProgramResult, runProgram } from "../shared/run-program.ts";
 import { Docker, DockerError } from "./docker-command.ts";
 import {
   type EngineInfo,

@@ -1,8 +1,8 @@
 import type { HostRequirements, RequiredPort } from "../../constructs/docker/host-requirements.ts";
 import { modelCatalogue } from "../../contract/models/index.ts";
 import { trainedWeightsCommand } from "../../contract/models/trained-weights.ts";
-import type { Problem } from "../problem.ts";
-import { isOlder } from "../versions.ts";
+import type { Problem } from "../shared/problem.ts";
+import { isOlder } from "../shared/versions.ts";
 import { coresNote } from "./host-cores.ts";
 import { type HostFacts, isUnknown } from "./host-facts.ts";
 import type { Gpu, Listener, PublishedPort } from "./host-parse.ts";

@@ -1,6 +1,6 @@
-import type { Problem } from "../problem.ts";
-import { type ProgramResult, runProgram } from "../run-program.ts";
-import { shellQuote } from "../shell-quote.ts";
+import type { Problem } from "../shared/problem.ts";
+import { type ProgramResult, runProgram } from "../shared/run-program.ts";
+import { shellQuote } from "../shared/shell-quote.ts";
 
 export interface SshTarget {
   /** Arguments of `ssh`, the host last. */

@@ -1,4 +1,4 @@
-import { shellQuote } from "../shell-quote.ts";
+import { shellQuote } from "../shared/shell-quote.ts";
 import type { LaunchPort, LaunchSpec } from "./launch-spec-types.ts";
 
 /** Words of the `docker run` of a specification, grouped by option. */

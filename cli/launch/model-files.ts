@@ -8,7 +8,7 @@ import { printModelConfig } from "../../contract/print-model-config.ts";
 import { modelRepositoryMount } from "../../contract/server/server-env.ts";
 import { allKindsOf } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { project } from "../project.ts";
+import { project } from "../shared/project.ts";
 import type { ChangedConfig } from "./launch-spec-types.ts";
 import { loadedModels } from "./one-container.ts";
 

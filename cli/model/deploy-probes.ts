@@ -18,9 +18,9 @@ import {
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { elementArrays, elementCount } from "../../contract/tensor.ts";
 import { kindModality, tritonModelName } from "../../contract/triton-models.ts";
-import { environmentFile } from "../artefact.ts";
-import { apiKeyVariable, reachOf } from "../host/deployed-environments.ts";
-import { project } from "../project.ts";
+import { apiKeyVariable, reachOf } from "../cluster/deployed-environments.ts";
+import { environmentFile } from "../shared/artefact.ts";
+import { project } from "../shared/project.ts";
 
 /** Where requests for a model go: an environment, or the addresses of a Triton server and of its gateway. */
 export interface ProbedServers {

@@ -11,8 +11,8 @@ import { UserError } from "../../contract/user-error.ts";
 import { checkVersion, type DeployedVersion } from "../../model-tools/deploy-version.ts";
 import { externalDataOf } from "../../model-tools/external-data.ts";
 import { sidecarPath } from "../../model-tools/model-info.ts";
-import { environmentFile } from "../artefact.ts";
 import { Docker } from "../host/docker-command.ts";
+import { environmentFile } from "../shared/artefact.ts";
 
 export interface DeployToHostOptions {
   readonly environment: string;

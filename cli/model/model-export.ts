@@ -11,7 +11,7 @@ import { structureOf } from "../../model-tools/model-structure.ts";
 import { readOnnx } from "../../model-tools/onnx-reader.ts";
 import { draftModelFile, publishFile, sizeOf } from "../../model-tools/publish-file.ts";
 import type { TowerFile } from "../../model-tools/pull.ts";
-import { displayPath } from "../project.ts";
+import { displayPath } from "../shared/project.ts";
 import { interruptible } from "./interruptible.ts";
 import { megabytes, ofFiles, requireNoFolder, requireReplaceable, seedOf } from "./model-output.ts";
 import { modalityOption, modelArgument, namedModel } from "./named-model.ts";

@@ -12,7 +12,7 @@ import {
 import { defaultSeed, generateModel, modelFile } from "../../model-tools/generate.ts";
 import { type ModelInfo, modelInfo } from "../../model-tools/model-info.ts";
 import { textArchitectureOf } from "../../model-tools/text-architectures.ts";
-import { displayPath } from "../project.ts";
+import { displayPath } from "../shared/project.ts";
 import { megabytes, requireOwnSidecar, seedOf, standInNotice } from "./model-output.ts";
 import { modalityOption, modelArgument, namedModel, requireTower } from "./named-model.ts";
 

@@ -6,7 +6,7 @@ import type { ModelSpec, ModelTower } from "../../contract/model-spec.ts";
 import { trainedWeightsCommand } from "../../contract/models/trained-weights.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../model-tools/generate.ts";
-import { displayPath } from "../project.ts";
+import { displayPath } from "../shared/project.ts";
 
 /** Hidden option `--model` of commands whose option for model files is `--weights`. */
 export function weightsHint(): Option {

@@ -6,8 +6,8 @@ import {
   sidecarPath,
 } from "../../model-tools/model-info.ts";
 import { isFolder, sizeOf } from "../../model-tools/publish-file.ts";
-import { wholeNumber } from "../option-values.ts";
-import { displayPath } from "../project.ts";
+import { wholeNumber } from "../shared/option-values.ts";
+import { displayPath } from "../shared/project.ts";
 
 /** Converts file errors to user errors. */
 export async function ofFiles<T>(work: Promise<T>): Promise<T> {

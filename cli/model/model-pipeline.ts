@@ -12,7 +12,7 @@ import { UserError } from "../../contract/user-error.ts";
 import { checkoutRepository } from "../../model-tools/generate.ts";
 import { sha256Of } from "../../model-tools/model-info.ts";
 import { writeDaliModels } from "../../model-tools/repository.ts";
-import { displayPath } from "../project.ts";
+import { displayPath } from "../shared/project.ts";
 import { interruptible } from "./interruptible.ts";
 import { modelArgument, namedModel } from "./named-model.ts";
 import { daliPackages, ensurePython, runPython } from "./python-environment.ts";

@@ -23,8 +23,8 @@ import {
 import { preparedPath, selectModel } from "../../model-tools/prepared-file.ts";
 import { draftModelFile, publishFile, sizeOf } from "../../model-tools/publish-file.ts";
 import { sampleTokenIds } from "../../model-tools/token-samples.ts";
-import { numberFrom, wholeNumber } from "../option-values.ts";
-import { displayPath } from "../project.ts";
+import { numberFrom, wholeNumber } from "../shared/option-values.ts";
+import { displayPath } from "../shared/project.ts";
 import { interruptible } from "./interruptible.ts";
 import { type Measured, measure, type TowerInput } from "./measure-conversion.ts";
 import { weightsHint } from "./model-option.ts";

@@ -16,7 +16,7 @@ import { modelInfo } from "../../model-tools/model-info.ts";
 import { type Environment, openProxyDispatcher } from "../../model-tools/proxy-dispatcher.ts";
 import { FolderError } from "../../model-tools/publish-file.ts";
 import { isPulled, type PulledModel, pullModel, type TowerFile } from "../../model-tools/pull.ts";
-import { displayPath } from "../project.ts";
+import { displayPath } from "../shared/project.ts";
 import { megabytes, ofFiles, requireNoFolder, requireReplaceable } from "./model-output.ts";
 import { modalityOption, modelArgument, namedModel } from "./named-model.ts";
 import { placeTokenizer } from "./tokenizer-file.ts";

@@ -3,7 +3,7 @@ import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { loadModels, modelFolder } from "../../stacks/settings/model-files.ts";
-import { displayPath, environmentsFolder } from "../project.ts";
+import { displayPath, environmentsFolder } from "../shared/project.ts";
 
 /** Description of the argument `[model]` of commands. */
 export const modelArgument = `model of the catalogue or of environments/models/<name>.yaml; default: ${defaultModel.name}`;

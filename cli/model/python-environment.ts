@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { UserError } from "../../contract/user-error.ts";
 import { ownSuffix } from "../../model-tools/publish-file.ts";
-import { runProgram } from "../run-program.ts";
+import { runProgram } from "../shared/run-program.ts";
 
 /** Locked packages of PyPI for a Python program. */
 export interface PythonPackages {

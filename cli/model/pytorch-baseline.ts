@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { readEnvironment } from "../../artefact/artefact.ts";
 import type { PytorchCommand } from "../../artefact/simulation.ts";
 import { UserError } from "../../contract/user-error.ts";
-import type { SynthesizedFile } from "../artefact.ts";
-import { project } from "../project.ts";
-import { runProgram } from "../run-program.ts";
+import type { SynthesizedFile } from "../shared/artefact.ts";
+import { project } from "../shared/project.ts";
+import { runProgram } from "../shared/run-program.ts";
 import {
   ensurePython,
   installedPython,

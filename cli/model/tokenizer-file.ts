@@ -10,7 +10,7 @@ import { hubSource } from "../../model-tools/hub.ts";
 import { sha256Of } from "../../model-tools/model-info.ts";
 import { type Environment, openProxyDispatcher } from "../../model-tools/proxy-dispatcher.ts";
 import { makeFolder, ownSuffix, sizeOf } from "../../model-tools/publish-file.ts";
-import { displayPath } from "../project.ts";
+import { displayPath } from "../shared/project.ts";
 
 export interface TokenizerFileOptions {
   /**

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
 import { parseBenchRecord } from "../../bench/record/bench-record.ts";
 import { localPytorch } from "../../cli/model/pytorch-baseline.ts";
-import { runProgram } from "../../cli/run-program.ts";
+import { runProgram } from "../../cli/shared/run-program.ts";
 import { realTritonMissing, realTritonProgram } from "../../client/triton/test-real-triton.ts";
 
 const project = fileURLToPath(new URL("../../", import.meta.url));

@@ -7,7 +7,7 @@ import { parseArgs } from "node:util";
 import { runMain } from "../../bench/load/run-main.ts";
 import { gpuUseArgs, parseGpuUse } from "../../bench/run/gpu-use.ts";
 import { describeMachine } from "../../bench/run/machine.ts";
-import { runProgram } from "../../cli/run-program.ts";
+import { runProgram } from "../../cli/shared/run-program.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { Command } from "commander";
 import { expect, test } from "vitest";
 import { renderMarkdown } from "../../bench/report/render-md.ts";
-import { project } from "../../cli/project.ts";
+import { project } from "../../cli/shared/project.ts";
 import { registerBenchServer } from "./bench-server.ts";
 import { parseServerRecord } from "./record.ts";
 import { serverReport } from "./report.ts";

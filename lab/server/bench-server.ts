@@ -13,7 +13,7 @@ import {
   fastapiPackages,
   type PythonPackages,
 } from "../../cli/model/python-environment.ts";
-import { project } from "../../cli/project.ts";
+import { project } from "../../cli/shared/project.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { sessionOptions } from "../../inference/session/onnx-session.ts";
 import { modelInfo } from "../../model-tools/model-info.ts";

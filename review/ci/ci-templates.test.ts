@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { parse } from "yaml";
-import { project } from "../../cli/project.ts";
+import { project } from "../../cli/shared/project.ts";
 import { commentMarker } from "../report/comment-markdown.ts";
 
 interface Step {

@@ -3,16 +3,11 @@ import type { DeployedEnvironment, NetworkAccess } from "../../bench/run/deploye
 import type { Environment } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { requireKeys } from "../../verify/verify-deployed.ts";
-import type { SynthesizedFile } from "../artefact.ts";
-import {
-  accessOf,
-  inspectCluster,
-  isDeployedInCluster,
-  reachCluster,
-} from "../cluster/deployed-cluster.ts";
-import { type Deployment, inspectContainers, readDeployment } from "./deployment.ts";
-import { runInContainer } from "./gpu-reader.ts";
-import { openTunnel, planTunnel, TunnelError, throughTunnel } from "./ssh-tunnel.ts";
+import { type Deployment, inspectContainers, readDeployment } from "../host/deployment.ts";
+import { runInContainer } from "../host/gpu-reader.ts";
+import { openTunnel, planTunnel, TunnelError, throughTunnel } from "../host/ssh-tunnel.ts";
+import type { SynthesizedFile } from "../shared/artefact.ts";
+import { accessOf, inspectCluster, isDeployedInCluster, reachCluster } from "./deployed-cluster.ts";
 
 export const apiKeyVariable = "INFERENCE_API_KEY";
 

@@ -3,7 +3,7 @@ import type { DeployedEnvironment } from "../../bench/run/deployed-environment.t
 import type { AddressesSource } from "../../bench/run/endpoint-targets.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { requireKeys } from "../../verify/verify-deployed.ts";
-import type { SynthesizedFile } from "../artefact.ts";
+import type { SynthesizedFile } from "../shared/artefact.ts";
 import { apiKeyVariable } from "./deployed-environments.ts";
 
 /**

@@ -3,9 +3,9 @@ import { existsSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { execa } from "execa";
 import { z } from "zod";
-import { needsHelm, readEnvironment } from "../artefact/artefact.ts";
-import { helmMissing, isHelmInstalled } from "../artefact/helm-template.ts";
-import { UserError } from "../contract/user-error.ts";
+import { needsHelm, readEnvironment } from "../../artefact/artefact.ts";
+import { helmMissing, isHelmInstalled } from "../../artefact/helm-template.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { displayPath, project } from "./project.ts";
 
 /** Synthesized environments. Commands read these files and never the settings, so that edits by hand take effect. */

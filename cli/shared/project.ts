@@ -2,7 +2,7 @@ import { isAbsolute, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 /** Root of this checkout, with a slash at its end. */
-export const project = fileURLToPath(new URL("../", import.meta.url));
+export const project = fileURLToPath(new URL("../../", import.meta.url));
 
 /** Path relative to the working directory; unchanged if it is outside. */
 export function displayPath(path: string): string {

@@ -1,10 +1,10 @@
-import { UserError } from "../contract/user-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 import {
   loadEnvironments,
   shippedEnvironments,
   shippedStacks,
-} from "../stacks/settings/environment-files.ts";
-import type { StackName } from "../stacks/settings/settings.ts";
+} from "../../stacks/settings/environment-files.ts";
+import type { StackName } from "../../stacks/settings/settings.ts";
 import { environmentsFolder } from "./project.ts";
 
 /**

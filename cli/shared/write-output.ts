@@ -1,5 +1,5 @@
 import { writeFileSync } from "node:fs";
-import { UserError } from "../contract/user-error.ts";
+import { UserError } from "../../contract/user-error.ts";
 
 /**
  * Writes the file that an option names.
