@@ -9,22 +9,26 @@ export type {
   TensorSpec,
   Uint8Tensor,
 } from "../contract/tensor.ts";
-export { clientOptionsFromEnv } from "./client-env.ts";
-export { ClientError, type ClientErrorCode } from "./client-error.ts";
-export type { ClientModel } from "./client-model.ts";
+export { clientOptionsFromEnv } from "./embedding/client-env.ts";
+export { ClientError, type ClientErrorCode } from "./embedding/client-error.ts";
+export type { ClientModel } from "./embedding/client-model.ts";
 export {
   type EmbedClientOptions,
   type ExpectedFingerprints,
   openEmbedClient,
-} from "./embed-client.ts";
+} from "./embedding/embed-client.ts";
 export {
   type ClientBackend,
   type ClientMode,
   type InferenceClient,
   type InferenceClientOptions,
   openInferenceClient,
-} from "./inference-client.ts";
-export type { RemoteEmbedder } from "./remote-embedder.ts";
+} from "./embedding/inference-client.ts";
+export type { RemoteEmbedder } from "./embedding/remote-embedder.ts";
+export {
+  openTritonEmbedder,
+  type TritonEmbedderOptions,
+} from "./embedding/triton-embedder.ts";
 export {
   type GrpcSecurity,
   type GrpcTransportOptions,
@@ -42,7 +46,3 @@ export {
   TritonError,
   type TritonErrorCode,
 } from "./triton/transport.ts";
-export {
-  openTritonEmbedder,
-  type TritonEmbedderOptions,
-} from "./triton-embedder.ts";

@@ -2,11 +2,8 @@ import type { ModelConfigJson } from "../client/triton/model-config.ts";
 import { stepsInOrder } from "../contract/ensemble-check.ts";
 import type { EnsembleStep } from "../contract/model-config.ts";
 import type { Tensor } from "../contract/tensor.ts";
-import {
-  InferenceError,
-  type InferResult,
-  type RequestTiming,
-} from "../inference/session/types.ts";
+import type { InferResult, RequestTiming } from "../inference/session/types.ts";
+import { InferenceError } from "../inference/threads/inference-error.ts";
 import { drainable, type ModelRunner, type RunnerEvents, type RunOptions } from "./model-runner.ts";
 import { OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";

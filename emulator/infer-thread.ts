@@ -1,7 +1,7 @@
 import type { InferRequest } from "../client/triton/wire.ts";
 import { decodeInferRequest, jsonLength } from "../client/triton/wire-http.ts";
 import { TaskThread } from "../http/task-thread.ts";
-import { isTransferable } from "../inference/transferable.ts";
+import { isTransferable } from "../inference/threads/transferable.ts";
 
 /** Maximum size of JSON that is parsed on the event loop: 64 KiB of numbers take less than a millisecond. */
 const inlineBytes = 64 * 1024;

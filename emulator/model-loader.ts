@@ -9,7 +9,8 @@ import {
   parsePreprocessParameters,
 } from "../contract/preprocess-parameters.ts";
 import { namedOutputs, openSession } from "../inference/session/onnx-session.ts";
-import { InferenceError, type ModelSession } from "../inference/session/types.ts";
+import type { ModelSession } from "../inference/session/types.ts";
+import { InferenceError } from "../inference/threads/inference-error.ts";
 import { isFolder } from "../model-tools/publish-file.ts";
 import { completeConfig } from "./complete-config.ts";
 import { ensembleRunner, type ModelLookup, stepVersion } from "./ensemble-runner.ts";

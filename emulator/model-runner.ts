@@ -2,12 +2,8 @@ import type { ModelConfigJson } from "../client/triton/model-config.ts";
 import type { Tensor } from "../contract/tensor.ts";
 import { CallCounter } from "../http/drain.ts";
 import { Batcher, type Execution } from "../inference/session/batcher.ts";
-import {
-  InferenceError,
-  type InferOptions,
-  type InferResult,
-  type ModelSession,
-} from "../inference/session/types.ts";
+import type { InferOptions, InferResult, ModelSession } from "../inference/session/types.ts";
+import { InferenceError } from "../inference/threads/inference-error.ts";
 
 /** Executes validated requests of a served model. */
 export interface ModelRunner {

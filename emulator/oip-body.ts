@@ -8,7 +8,7 @@ import type { Reservation } from "../http/admission.ts";
 import { EmbedError } from "../http/embed-error.ts";
 import { onceEnded } from "../http/open-requests.ts";
 import { announcedLength, readBody } from "../http/request-body.ts";
-import { Budget } from "../inference/budget.ts";
+import { Budget } from "../inference/threads/budget.ts";
 import { type OipAdmission, oipErrorOf } from "./oip-admission.ts";
 import { invalidArgument, OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";

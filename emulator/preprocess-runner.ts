@@ -9,7 +9,8 @@ import {
   ImageError,
   type Preprocessor,
 } from "../inference/preprocess/preprocess.ts";
-import { InferenceError, type InferResult } from "../inference/session/types.ts";
+import type { InferResult } from "../inference/session/types.ts";
+import { InferenceError } from "../inference/threads/inference-error.ts";
 import { drainable, type ModelRunner, type RunnerEvents, type RunOptions } from "./model-runner.ts";
 import { invalidArgument } from "./oip-error.ts";
 

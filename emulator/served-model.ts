@@ -9,7 +9,8 @@ import {
 import type { ModelConfigTensor } from "../contract/model-config.ts";
 import type { DataType, Tensor, TensorSpec } from "../contract/tensor.ts";
 import { messageOf } from "../contract/user-error.ts";
-import { InferenceError, type InferResult } from "../inference/session/types.ts";
+import type { InferResult } from "../inference/session/types.ts";
+import { InferenceError } from "../inference/threads/inference-error.ts";
 import { type FailureReason, ModelCounters } from "./model-counters.ts";
 import type { ModelRunner, RunnerEvents } from "./model-runner.ts";
 import { invalidArgument, OipError, type OipErrorCode } from "./oip-error.ts";

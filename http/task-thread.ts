@@ -1,6 +1,6 @@
 import { Worker } from "node:worker_threads";
 import { WireError } from "../client/triton/wire.ts";
-import { threadLimits } from "../inference/thread-limits.ts";
+import { threadLimits } from "../inference/threads/thread-limits.ts";
 import { EmbedError } from "./embed-error.ts";
 
 export type TaskResult = { readonly value: unknown } | { readonly failure: TaskFailure };

@@ -11,7 +11,8 @@ import { imageTensor, pixelTensor } from "../inference/preprocess/image-tensor.t
 import { openSession } from "../inference/session/onnx-session.ts";
 import { type TokenRow, tokenTensor } from "../inference/session/token-tensor.ts";
 import { fits, withFileNames } from "../inference/session/tower-fit.ts";
-import { InferenceError, type ModelSession } from "../inference/session/types.ts";
+import type { ModelSession } from "../inference/session/types.ts";
+import { InferenceError } from "../inference/threads/inference-error.ts";
 
 /** Inputs of a tower: `[height, width, 3]` 8-bit RGB per image, or `[contextLength]` token ids per text. */
 export interface TowerInputs {

@@ -25,7 +25,7 @@ const daliPython = process.env.CLIPSTACK_PYTHON_DALI ?? "python3";
 /** Python with Pillow and NumPy, which writes the images. */
 const python = process.env.CLIPSTACK_PYTHON ?? "python3";
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
-const images = here("../../inference/preprocess/preprocess-reference.py");
+const images = here("../../inference/preprocess/test-preprocess-reference.py");
 const runner = here("../../model-tools/dali-run.py");
 
 const hasPackages = (program: string, packages: string) =>

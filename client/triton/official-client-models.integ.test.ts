@@ -22,7 +22,7 @@ const pixelBytes = imageBytes(imageTowerOf(defaultModel), "uint8")!;
 /** NVIDIA's Python client from PyPI, unmodified: models for every payload format, loaded and changed on request. */
 
 const python = await pythonWithTritonClient();
-const script = fileURLToPath(new URL("./official-client-models.py", import.meta.url));
+const script = fileURLToPath(new URL("./test-official-client-models.py", import.meta.url));
 const loadedOnRequest = [
   tritonModelName(defaultModel, "preprocess"),
   u8ModelName,

@@ -74,7 +74,7 @@ describe.skipIf(python.missing !== "")(
       const { stdout } = await run(
         python.path,
         [
-          fileURLToPath(new URL("./official-client.py", import.meta.url)),
+          fileURLToPath(new URL("./test-official-client.py", import.meta.url)),
           `127.0.0.1:${ports.http}`,
           `127.0.0.1:${ports.grpc}`,
           fp32Model.name,
@@ -185,7 +185,7 @@ function relativeDifference(actual: readonly number[], expectedValues: readonly 
   return norm(actual.map((value, index) => value - expectedValues[index]!)) / norm(expectedValues);
 }
 
-/** Returns the lines that `official-client.py` prints for the client's descriptors, from this project's `.proto` file. */
+/** Returns the lines that `test-official-client.py` prints for the client's descriptors, from this project's `.proto` file. */
 function describeProto(file: string): readonly string[] {
   const root = new protobuf.Root();
   const folder = fileURLToPath(new URL("./proto/", import.meta.url));

@@ -1,10 +1,10 @@
-import { clientOptionsFromEnv } from "../../client/client-env.ts";
-import { nameOf } from "../../client/client-model.ts";
+import { clientOptionsFromEnv } from "../../client/embedding/client-env.ts";
+import { nameOf } from "../../client/embedding/client-model.ts";
 import {
   type ClientBackend,
   type ClientMode,
   openInferenceClient,
-} from "../../client/inference-client.ts";
+} from "../../client/embedding/inference-client.ts";
 import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
 import { modelFile } from "../../model-tools/generate.ts";
 import { DedupeError } from "./dedupe-error.ts";

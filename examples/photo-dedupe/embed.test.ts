@@ -5,12 +5,12 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import { ClientError } from "../../client/client-error.ts";
+import { ClientError } from "../../client/embedding/client-error.ts";
 import {
   type InferenceClient,
   type InferenceClientOptions,
   openInferenceClient,
-} from "../../client/inference-client.ts";
+} from "../../client/embedding/inference-client.ts";
 import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
 import { serverEnv } from "../../contract/server/server-env.ts";
 import { fullTestRepository, type TestRepository } from "../../emulator/test-repository.ts";

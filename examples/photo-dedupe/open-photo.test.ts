@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import sharp, { type Sharp } from "sharp";
 import { expect, test } from "vitest";
-import { openInferenceClient } from "../../client/inference-client.ts";
+import { openInferenceClient } from "../../client/embedding/inference-client.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { readVector } from "./compare.ts";
 import { reasonOf } from "./dedupe-error.ts";

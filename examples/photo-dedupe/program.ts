@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError, Option } from "commander";
-import { clientBackends, clientModes } from "../../client/inference-client.ts";
+import { clientBackends, clientModes } from "../../client/embedding/inference-client.ts";
 import { uiPorts } from "../../contract/ports.ts";
 import { linkages } from "./linkage.ts";
 import packageJson from "./package.json" with { type: "json" };

@@ -3,7 +3,10 @@ import { copyFileSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type InferenceClient, openInferenceClient } from "../../client/inference-client.ts";
+import {
+  type InferenceClient,
+  openInferenceClient,
+} from "../../client/embedding/inference-client.ts";
 import { efficientnetLite0 } from "../../contract/models/efficientnet-lite0.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { ensureTinyModel, generateModel } from "../../model-tools/generate.ts";

@@ -1,4 +1,4 @@
-import type { InferenceClient } from "../../client/inference-client.ts";
+import type { InferenceClient } from "../../client/embedding/inference-client.ts";
 import { catalogueSpecs, modelCatalogue } from "../../contract/models/index.ts";
 import { readVectors } from "./compare.ts";
 import { DedupeError } from "./dedupe-error.ts";

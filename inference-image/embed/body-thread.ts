@@ -1,5 +1,5 @@
 import { TaskThread } from "../../http/task-thread.ts";
-import { isTransferable } from "../../inference/transferable.ts";
+import { isTransferable } from "../../inference/threads/transferable.ts";
 
 /** Maximum size of JSON that is parsed on the event loop: 64 KiB of numbers take less than a millisecond. */
 export const inlineJsonBytes = 64 * 1024;

@@ -1,12 +1,12 @@
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { EmbedError } from "../../http/embed-error.ts";
-import { mapConcurrently } from "../../inference/map-concurrently.ts";
 import {
   imageTypeOf,
   type Preprocessor,
   type RunOptions,
 } from "../../inference/preprocess/preprocess.ts";
 import { InvalidEmbeddingError } from "../../inference/session/embeddings.ts";
+import { mapConcurrently } from "../../inference/threads/map-concurrently.ts";
 import type { EmbedTiming } from "../models/embedder.ts";
 import type { EmbedMetrics } from "../models/metrics.ts";
 import type { ImageModel, ServedModels, TextModel } from "../models/served-models.ts";

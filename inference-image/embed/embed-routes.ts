@@ -7,7 +7,7 @@ import {
   modelParameter,
 } from "../../contract/embed-api.ts";
 import { embedRoutes } from "../../contract/embed-routes.ts";
-import { isTransferable } from "../../inference/transferable.ts";
+import { isTransferable } from "../../inference/threads/transferable.ts";
 import type { ServedModels } from "../models/served-models.ts";
 import type { AddRoute } from "./add-route.ts";
 import { base64Parser } from "./base64-images.ts";

@@ -3,7 +3,10 @@ import { type EmbedErrorCode, imageContentTypes } from "../../contract/embed-api
 import { EmbedError } from "../../http/embed-error.ts";
 import { ImageError } from "../../inference/preprocess/preprocess.ts";
 import { InvalidEmbeddingError } from "../../inference/session/embeddings.ts";
-import { InferenceError, type InferenceErrorCode } from "../../inference/session/types.ts";
+import {
+  InferenceError,
+  type InferenceErrorCode,
+} from "../../inference/threads/inference-error.ts";
 
 const inferenceCodes: Readonly<Record<InferenceErrorCode, EmbedErrorCode>> = {
   expired: "timeout",

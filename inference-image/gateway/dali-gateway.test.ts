@@ -4,8 +4,11 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import sharp from "sharp";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ClientError } from "../../client/client-error.ts";
-import { type InferenceClient, openInferenceClient } from "../../client/inference-client.ts";
+import { ClientError } from "../../client/embedding/client-error.ts";
+import {
+  type InferenceClient,
+  openInferenceClient,
+} from "../../client/embedding/inference-client.ts";
 import { openclipVitB32 as spec } from "../../contract/models/openclip-vit-b32.ts";
 import { daliPipelinePath } from "../../contract/repository-files.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openInferenceClient } from "../../client/inference-client.ts";
+import { openInferenceClient } from "../../client/embedding/inference-client.ts";
 import { fingerprintHeader, modelHeader } from "../../contract/embed-api.ts";
 import {
   decodedFingerprint,

@@ -1,7 +1,10 @@
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type InferenceClientOptions, openInferenceClient } from "../../client/inference-client.ts";
+import {
+  type InferenceClientOptions,
+  openInferenceClient,
+} from "../../client/embedding/inference-client.ts";
 import { embedResponse } from "../../contract/embed-api.ts";
 import { dinov2Small } from "../../contract/models/dinov2-small.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";

@@ -1,10 +1,10 @@
+import { TritonPool, type TritonPoolObserver } from "../../client/pool/triton-pool.ts";
 import type { GrpcSecurity, GrpcTransport } from "../../client/triton/grpc-transport.ts";
 import {
   type CallOptions,
   type ModelMetadata,
   TritonError,
 } from "../../client/triton/transport.ts";
-import { TritonPool, type TritonPoolObserver } from "../../client/triton/triton-pool.ts";
 import type { TensorParts } from "../../client/triton/wire.ts";
 import {
   configuredFingerprint,
@@ -17,7 +17,7 @@ import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
 import { nextModelName } from "../../contract/triton-models.ts";
 import { embeddingsProblem, rowsOf } from "../../inference/session/embeddings.ts";
 import { inputText, type ModelTensors } from "../../inference/session/payload-format.ts";
-import { WaitQueue } from "../../inference/wait-queue.ts";
+import { WaitQueue } from "../../inference/threads/wait-queue.ts";
 import type { EmbedderObserver, EmbedOptions } from "../models/embedder.ts";
 
 /** Time without a healthy server after which requests fail at once; until then they wait, because a busy server responds late. */

@@ -1,5 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
-import type { TritonPoolObserver } from "../../client/triton/triton-pool.ts";
+import type { TritonPoolObserver } from "../../client/pool/triton-pool.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
 import type { Modality } from "../../contract/model-spec.ts";
 import type { EmbedderObserver } from "./embedder.ts";

@@ -2,8 +2,8 @@ import { join } from "node:path";
 import { textTowerOf, tokenizerFile } from "../../contract/model-shapes.ts";
 import type { ModelSpec, TextInput } from "../../contract/model-spec.ts";
 import { TaskThread } from "../../http/task-thread.ts";
-import { InferenceError } from "../../inference/session/types.ts";
 import type { EncodedTexts } from "../../inference/text/tokenizer.ts";
+import { InferenceError } from "../../inference/threads/inference-error.ts";
 
 export interface TokenizerTask {
   readonly input: TextInput;

@@ -8,7 +8,8 @@ import {
   openTowerSession,
   type TowerSession,
 } from "../../inference/session/tower-session.ts";
-import { InferenceError, type ModelSession } from "../../inference/session/types.ts";
+import type { ModelSession } from "../../inference/session/types.ts";
+import { InferenceError } from "../../inference/threads/inference-error.ts";
 import { weightsIdentity } from "../../model-tools/fingerprint.ts";
 import { type SelectedModel, selectModel } from "../../model-tools/prepared-file.ts";
 

@@ -18,7 +18,7 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { quietMs } from "../../http/drain.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "../../inference/session/local-embedder.ts";
-import { InferenceError } from "../../inference/session/types.ts";
+import { InferenceError } from "../../inference/threads/inference-error.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import type { ImageEmbedder } from "../models/embedder.ts";
 import { createMetrics, type EmbedMetrics } from "../models/metrics.ts";

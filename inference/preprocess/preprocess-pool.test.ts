@@ -4,7 +4,7 @@ import { promisify } from "node:util";
 import type { Worker } from "node:worker_threads";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { imageBytes } from "../../contract/model-shapes.ts";
-import { Budget } from "../budget.ts";
+import { Budget } from "../threads/budget.ts";
 import { readImageHeader } from "./image-header.ts";
 import { type PoolTask, PreprocessPool } from "./preprocess-pool.ts";
 import { picture } from "./test-images.ts";

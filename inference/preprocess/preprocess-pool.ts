@@ -1,10 +1,10 @@
 import { Worker } from "node:worker_threads";
 import type { PixelInput } from "../../contract/model-spec.ts";
 import type { ServerEnv } from "../../contract/server/server-env.ts";
-import type { Budget } from "../budget.ts";
-import { InferenceError } from "../session/types.ts";
-import { threadLimits } from "../thread-limits.ts";
-import { WaitQueue } from "../wait-queue.ts";
+import type { Budget } from "../threads/budget.ts";
+import { InferenceError } from "../threads/inference-error.ts";
+import { threadLimits } from "../threads/thread-limits.ts";
+import { WaitQueue } from "../threads/wait-queue.ts";
 import type { ImageHeader } from "./image-header.ts";
 import { compileKernel } from "./image-kernel.mjs";
 

@@ -17,10 +17,10 @@ const python = process.env.CLIPSTACK_PYTHON ?? "python3";
 /** Python with PyTorch, torchvision, open_clip and Transformers too. */
 const torchPython = process.env.CLIPSTACK_PYTHON_TORCH ?? "python3";
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
-const reference = here("./preprocess-reference.py");
+const reference = here("./test-preprocess-reference.py");
 const samples = here("../../model-tools/samples");
 
-/** Families of preprocess-reference.py: image input of one of their models, and stated largest difference in levels. */
+/** Families of test-preprocess-reference.py: image input of one of their models, and stated largest difference in levels. */
 const families: Readonly<Record<string, { readonly input: ImageInput; readonly levels: number }>> =
   {
     openclip: { input: vitB32.input, levels: 0 },

@@ -3,8 +3,8 @@ import type { EmbedErrorCode } from "../../contract/embed-api.ts";
 import type { PixelInput } from "../../contract/model-spec.ts";
 import type { ServerEnv } from "../../contract/server/server-env.ts";
 import { messageOf } from "../../contract/user-error.ts";
-import { Budget } from "../budget.ts";
-import { InferenceError } from "../session/types.ts";
+import { Budget } from "../threads/budget.ts";
+import { InferenceError } from "../threads/inference-error.ts";
 import { type ImageHeader, readImageHeader } from "./image-header.ts";
 import { PreprocessPool } from "./preprocess-pool.ts";
 

@@ -4,7 +4,7 @@ import {
   type NumericTensor,
   type Tensor,
 } from "../../contract/tensor.ts";
-import { InferenceError } from "./types.ts";
+import { InferenceError } from "../threads/inference-error.ts";
 
 /** @throws {InferenceError} `failed` unless every output has `batchSize` rows. */
 export function checkOutputs(outputs: readonly Tensor[], batchSize: number): void {

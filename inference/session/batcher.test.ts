@@ -1,8 +1,9 @@
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Fp32Tensor, Tensor } from "../../contract/tensor.ts";
+import { InferenceError } from "../threads/inference-error.ts";
 import { Batcher, type BatcherOptions, type Execution } from "./batcher.ts";
-import { InferenceError, type InferResult, type ModelSession } from "./types.ts";
+import type { InferResult, ModelSession } from "./types.ts";
 
 /** Session with runs that end on command of the test. The model doubles each value. */
 class FakeSession implements ModelSession {

@@ -1,14 +1,9 @@
 import type { Tensor } from "../../contract/tensor.ts";
 import { messageOf } from "../../contract/user-error.ts";
-import { WaitQueue } from "../wait-queue.ts";
+import { InferenceError } from "../threads/inference-error.ts";
+import { WaitQueue } from "../threads/wait-queue.ts";
 import { checkOutputs, concatenate, sliceRows } from "./batch-tensors.ts";
-import {
-  InferenceError,
-  type InferOptions,
-  type InferResult,
-  type ModelSession,
-  type RequestTiming,
-} from "./types.ts";
+import type { InferOptions, InferResult, ModelSession, RequestTiming } from "./types.ts";
 
 export interface BatcherOptions {
   /** Maximum number of items in one execution and in one request. */

@@ -1,6 +1,6 @@
 import type { Modality } from "../../contract/model-spec.ts";
 import type { Tensor } from "../../contract/tensor.ts";
-import { InferenceError } from "./types.ts";
+import { InferenceError } from "../threads/inference-error.ts";
 
 /** A vector that cannot be scaled to unit L2 norm: all zeros, or with values that are not finite. */
 export class InvalidEmbeddingError extends InferenceError {

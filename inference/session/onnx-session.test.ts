@@ -11,9 +11,10 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { elementCount, type Fp32Tensor, type Tensor } from "../../contract/tensor.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { imageTensor } from "../preprocess/image-tensor.ts";
+import type { InferenceError } from "../threads/inference-error.ts";
 import { openSession } from "./onnx-session.ts";
 import { identityModel } from "./test-identity-model.ts";
-import type { InferenceError, ModelSession } from "./types.ts";
+import type { ModelSession } from "./types.ts";
 
 const embeddingWidth = defaultModel.embedding.width;
 const pixelBytes = imageBytes(imageTowerOf(defaultModel), "uint8")!;

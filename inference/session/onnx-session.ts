@@ -6,9 +6,10 @@ import type { Worker } from "node:worker_threads";
 import type { ServerEnv } from "../../contract/server/server-env.ts";
 import type { NumericTensor, Tensor } from "../../contract/tensor.ts";
 import { messageOf } from "../../contract/user-error.ts";
-import { isTransferable } from "../transferable.ts";
+import { InferenceError } from "../threads/inference-error.ts";
+import { isTransferable } from "../threads/transferable.ts";
 import { acquireThread } from "./onnx-thread.ts";
-import { InferenceError, type ModelSession, type RunResult, type SessionTensor } from "./types.ts";
+import type { ModelSession, RunResult, SessionTensor } from "./types.ts";
 
 export interface OpenSessionOptions {
   readonly modelPath: string;

@@ -1,5 +1,5 @@
 import { Worker } from "node:worker_threads";
-import { threadLimits } from "../thread-limits.ts";
+import { threadLimits } from "../threads/thread-limits.ts";
 
 /**
  * Thread of a model session. This module has few imports, so that a program can start the thread first and load its other modules

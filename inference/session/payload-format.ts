@@ -9,7 +9,7 @@ import {
 import type { ImageTower, ModelSpec } from "../../contract/model-spec.ts";
 import type { Tensor, TensorSpec, Uint8Tensor } from "../../contract/tensor.ts";
 import { imageTensor, pixelTensor } from "../preprocess/image-tensor.ts";
-import { InferenceError } from "./types.ts";
+import { InferenceError } from "../threads/inference-error.ts";
 
 /** Encoding in which a model receives images. */
 export interface PayloadFormat {

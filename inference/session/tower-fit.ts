@@ -6,7 +6,7 @@ import {
 } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import type { TensorSpec } from "../../contract/tensor.ts";
-import { InferenceError } from "./types.ts";
+import { InferenceError } from "../threads/inference-error.ts";
 
 /** Inputs and outputs of a model file, without the batch dimension; -1 is any size. */
 export interface FileTensors {

@@ -12,7 +12,7 @@ import { openTokenizer } from "./tokenizer.ts";
 
 /** Python with open_clip_torch, ftfy, regex, NumPy and sentencepiece, without PyTorch: `.ci/python-venv tokenizers`. */
 const python = process.env.CLIPSTACK_PYTHON_TOKENIZERS ?? "python3";
-const reference = fileURLToPath(new URL("./tokenizer-reference.py", import.meta.url));
+const reference = fileURLToPath(new URL("./test-tokenizer-reference.py", import.meta.url));
 
 const missing = await promisify(execFile)(python, [
   "-c",

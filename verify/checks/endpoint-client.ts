@@ -1,5 +1,5 @@
 import type { EndpointTarget, ServiceUnderTest } from "../../bench/run/service-under-test.ts";
-import { openInferenceClient } from "../../client/inference-client.ts";
+import { openInferenceClient } from "../../client/embedding/inference-client.ts";
 import { requestedModel } from "../../contract/environment.ts";
 
 /** Opens the published client of an endpoint for a model; the mode `remote` prevents a local fallback. */

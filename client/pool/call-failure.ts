@@ -1,6 +1,6 @@
-import { status } from "./grpc-status.ts";
-import { TritonError } from "./transport.ts";
-import { CallError } from "./unary-channel.ts";
+import { status } from "../triton/grpc-status.ts";
+import { TritonError } from "../triton/transport.ts";
+import { CallError } from "../triton/unary-channel.ts";
 
 /**
  * Consequence of a failed call in a pool:

@@ -1,20 +1,20 @@
-import { imageTowerOf, textTowerOf } from "../contract/model-shapes.ts";
-import type { Modality } from "../contract/model-spec.ts";
-import { defaultModel } from "../contract/models/index.ts";
-import { maxImagePixels } from "../contract/preprocess-parameters.ts";
-import type { Tensor } from "../contract/tensor.ts";
-import { tritonModelName } from "../contract/triton-models.ts";
-import { embeddingsOf, InvalidEmbeddingError } from "../inference/session/embeddings.ts";
-import { payloadFormatOf } from "../inference/session/payload-format.ts";
-import { tokenRows, tokenTensor } from "../inference/session/token-tensor.ts";
-import { InferenceError } from "../inference/session/types.ts";
+import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
+import type { Modality } from "../../contract/model-spec.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
+import type { Tensor } from "../../contract/tensor.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
+import { embeddingsOf, InvalidEmbeddingError } from "../../inference/session/embeddings.ts";
+import { payloadFormatOf } from "../../inference/session/payload-format.ts";
+import { tokenRows, tokenTensor } from "../../inference/session/token-tensor.ts";
+import { InferenceError } from "../../inference/threads/inference-error.ts";
+import { type Transport, TritonError } from "../triton/transport.ts";
 import { ClientError, type ClientErrorCode } from "./client-error.ts";
 import { type ClientModel, requiredSpec, requireTower } from "./client-model.ts";
 import { decodeImages } from "./decode-images.ts";
 import { vocabularyOf } from "./local-model.ts";
 import { requirePackages, textPackages } from "./optional-packages.ts";
 import type { RemoteEmbedder } from "./remote-embedder.ts";
-import { type Transport, TritonError } from "./triton/transport.ts";
 
 export interface TritonEmbedderOptions {
   readonly transport: Transport;
@@ -67,7 +67,7 @@ export function openTritonEmbedder(options: TritonEmbedderOptions): RemoteEmbedd
   });
   const tokenizer = remembered(async () => {
     requirePackages("embedding texts with Triton", textPackages(spec));
-    const { openTokenizer } = await import("../inference/text/tokenizer.ts");
+    const { openTokenizer } = await import("../../inference/text/tokenizer.ts");
     const { input } = textTowerOf(spec);
     const vocabulary = vocabularyOf(spec, options);
     if (input.tokenizer.kind !== "clip-bpe" && vocabulary === undefined) {
@@ -124,7 +124,7 @@ export function openTritonEmbedder(options: TritonEmbedderOptions): RemoteEmbedd
 
 /** @throws {ClientError} `image` for a file that DALI cannot decode like the reference, which would fail its whole batch in Triton */
 async function requireDaliFiles(images: readonly Uint8Array[]): Promise<void> {
-  const { isForDali } = await import("../inference/preprocess/dali-files.ts");
+  const { isForDali } = await import("../../inference/preprocess/dali-files.ts");
   const image = images.findIndex((file) => !isForDali(file, maxImagePixels));
   if (image < 0) return;
   const rule = `a complete JPEG with 8 bits per sample, grey or RGB, at most ${maxImagePixels} pixels`;

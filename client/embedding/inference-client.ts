@@ -1,15 +1,15 @@
-import { maxImagesPerRequest } from "../contract/embed-api.ts";
-import { defaultModel } from "../contract/models/index.ts";
-import { hostPorts } from "../contract/ports.ts";
-import { mapConcurrently } from "../inference/map-concurrently.ts";
+import { maxImagesPerRequest } from "../../contract/embed-api.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { hostPorts } from "../../contract/ports.ts";
+import { mapConcurrently } from "../../inference/threads/map-concurrently.ts";
+import { openGrpcTransport } from "../triton/grpc-transport.ts";
+import { openHttpTransport } from "../triton/http-transport.ts";
 import { ClientError } from "./client-error.ts";
 import { type ClientModel, knownSpec, requiredSpec } from "./client-model.ts";
 import { type ExpectedFingerprints, openEmbedClient } from "./embed-client.ts";
 import { type EmbedBatch, Fallback } from "./embed-with-fallback.ts";
 import { createLocalModel, type LocalModel } from "./local-model.ts";
 import type { RemoteEmbedder } from "./remote-embedder.ts";
-import { openGrpcTransport } from "./triton/grpc-transport.ts";
-import { openHttpTransport } from "./triton/http-transport.ts";
 import { openTritonEmbedder } from "./triton-embedder.ts";
 
 export const clientBackends = ["embed", "triton", "triton_grpc"] as const;

@@ -1,8 +1,8 @@
 """Prints the token ids of texts, as JSON, for comparison with tokenizer.ts.
 
-usage: tokenizer-reference.py open-clip < texts.json
-       tokenizer-reference.py sentencepiece MODEL < texts.json
-       tokenizer-reference.py train-sentencepiece MODEL VOCABULARY_SIZE < texts.json
+usage: test-tokenizer-reference.py open-clip < texts.json
+       test-tokenizer-reference.py sentencepiece MODEL < texts.json
+       test-tokenizer-reference.py train-sentencepiece MODEL VOCABULARY_SIZE < texts.json
 
 texts.json is a list of strings. open-clip prints the rows of open_clip's tokenizer, 77 ids each, without importing PyTorch. sentencepiece prints
 the ids of each text, and train-sentencepiece writes a model and an empty list.

@@ -8,12 +8,12 @@ import {
   fingerprintHeader,
   modelHeader,
   modelParameter,
-} from "../contract/embed-api.ts";
-import type { Modality } from "../contract/model-spec.ts";
+} from "../../contract/embed-api.ts";
+import type { Modality } from "../../contract/model-spec.ts";
+import { abortedAfter } from "../triton/deadline.ts";
 import { ClientError } from "./client-error.ts";
 import { type ClientModel, knownSpec, nameOf } from "./client-model.ts";
 import type { RemoteEmbedder } from "./remote-embedder.ts";
-import { abortedAfter } from "./triton/deadline.ts";
 
 export interface EmbedClientOptions {
   /** `http://host:port`, or `https://host:port` with a certificate that Node trusts (`NODE_EXTRA_CA_CERTS`). */

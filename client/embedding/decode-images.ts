@@ -1,6 +1,6 @@
-import { imageTowerOf } from "../contract/model-shapes.ts";
-import type { ModelSpec } from "../contract/model-spec.ts";
-import { maxImagePixels } from "../contract/preprocess-parameters.ts";
+import { imageTowerOf } from "../../contract/model-shapes.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { ClientError } from "./client-error.ts";
 import { requirePackages } from "./optional-packages.ts";
 
@@ -15,7 +15,7 @@ export async function decodeImages(
   spec: ModelSpec,
 ): Promise<readonly Uint8Array[]> {
   requirePackages("decoding images in the client", ["sharp"]);
-  const { ImageError, preprocess } = await import("../inference/preprocess/preprocess.ts");
+  const { ImageError, preprocess } = await import("../../inference/preprocess/preprocess.ts");
   const { input } = imageTowerOf(spec);
   return await Promise.all(
     images.map((image, i) =>

@@ -1,6 +1,6 @@
 """Calls a server that loads models on request with NVIDIA's client, unmodified, and prints one JSON object.
 
-usage: official-client-models.py HTTP_HOST_PORT GRPC_HOST_PORT INPUT_FOLDER
+usage: test-official-client-models.py HTTP_HOST_PORT GRPC_HOST_PORT INPUT_FOLDER
 
 INPUT_FOLDER contains one image in three payload formats: `pixels`, 224 x 224 x 3 bytes of RGB; `tensor`, normalised, 3 x 224 x 224
 float32; and `file`, an image file. The models for all three return the same embedding.

@@ -4,14 +4,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { type ServerEnv, serverEnv } from "../contract/server/server-env.ts";
-import { testCertificate } from "../http/test-certificate.ts";
-import { picture } from "../inference/preprocess/test-images.ts";
+import { type ServerEnv, serverEnv } from "../../contract/server/server-env.ts";
+import { testCertificate } from "../../http/test-certificate.ts";
+import { picture } from "../../inference/preprocess/test-images.ts";
 import {
   type RunningEmbedServer,
   startEmbedServer,
-} from "../inference-image/server/embed-server.ts";
-import { tinyRepository } from "../model-tools/test-model.ts";
+} from "../../inference-image/server/embed-server.ts";
+import { tinyRepository } from "../../model-tools/test-model.ts";
 import { openInferenceClient } from "./inference-client.ts";
 
 const apiKey = "0123456789abcdef";

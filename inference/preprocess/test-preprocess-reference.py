@@ -2,11 +2,11 @@
 
 A result is the pixels after resize, crop and conversion to RGB, before the normalisation: 8-bit RGB, or float32 for TensorFlow.
 
-    python3 preprocess-reference.py images FOLDER     writes test images
-    python3 preprocess-reference.py write FOLDER      writes test images, each with its results as NAME.EXT.FAMILY
-    python3 preprocess-reference.py hash FOLDER       prints the SHA-256 of each result of every image in the folder, as JSON
-    python3 preprocess-reference.py levels            prints the normalised values of the 256 levels of each channel, as JSON
-    python3 preprocess-reference.py packages FOLDER   prints the largest differences between the images' results and those of
+    python3 test-preprocess-reference.py images FOLDER     writes test images
+    python3 test-preprocess-reference.py write FOLDER      writes test images, each with its results as NAME.EXT.FAMILY
+    python3 test-preprocess-reference.py hash FOLDER       prints the SHA-256 of each result of every image in the folder, as JSON
+    python3 test-preprocess-reference.py levels            prints the normalised values of the 256 levels of each channel, as JSON
+    python3 test-preprocess-reference.py packages FOLDER   prints the largest differences between the images' results and those of
                                                       open_clip, torchvision and Transformers, in levels, as JSON
 
 preprocess.integ.test.ts runs them, and compares `hash model-tools/samples` with preprocess-golden.json, the output of an

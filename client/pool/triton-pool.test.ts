@@ -1,8 +1,8 @@
 import dns from "node:dns";
 import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { afterEach, expect, test, vi } from "vitest";
+import { inferenceService } from "../triton/wire-grpc.ts";
 import { TritonPool } from "./triton-pool.ts";
-import { inferenceService } from "./wire-grpc.ts";
 
 /** In a cluster, a name resolves to the changing addresses of several Tritons; here the test sets them. */
 

@@ -1,5 +1,5 @@
-import type { Modality, ModelSpec } from "../contract/model-spec.ts";
-import { modelCatalogue } from "../contract/models/index.ts";
+import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
+import { modelCatalogue } from "../../contract/models/index.ts";
 import { ClientError } from "./client-error.ts";
 
 /** Model of a client: the name of one in the catalogue or of one that only the service has, or a spec. */

@@ -1,7 +1,7 @@
-import { GrpcTransport, type GrpcTransportOptions } from "./grpc-transport.ts";
+import { GrpcTransport, type GrpcTransportOptions } from "../triton/grpc-transport.ts";
+import { type CallOptions, TritonError } from "../triton/transport.ts";
+import { CallError } from "../triton/unary-channel.ts";
 import { OutlierRecord } from "./outlier.ts";
-import { type CallOptions, TritonError } from "./transport.ts";
-import { CallError } from "./unary-channel.ts";
 
 /** Idempotent call that any Triton of a pool can execute; it is repeated on another one if this one fails. */
 export type TritonCall<T> = (triton: GrpcTransport, options: CallOptions) => Promise<T>;

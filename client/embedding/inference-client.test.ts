@@ -2,16 +2,16 @@ import { readFileSync } from "node:fs";
 import { createServer, type RequestListener, type Server } from "node:http";
 import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { defaultModel } from "../contract/models/index.ts";
-import { serverEnv } from "../contract/server/server-env.ts";
-import { fullTestRepository, type TestRepository } from "../emulator/test-repository.ts";
-import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
-import { openLocalEmbedder } from "../inference/session/local-embedder.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { serverEnv } from "../../contract/server/server-env.ts";
+import { fullTestRepository, type TestRepository } from "../../emulator/test-repository.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
+import { openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import {
   type RunningEmbedServer,
   startEmbedServer,
-} from "../inference-image/server/embed-server.ts";
-import { tinyModel, tinyRepository } from "../model-tools/test-model.ts";
+} from "../../inference-image/server/embed-server.ts";
+import { tinyModel, tinyRepository } from "../../model-tools/test-model.ts";
 import { ClientError } from "./client-error.ts";
 import {
   type InferenceClient,

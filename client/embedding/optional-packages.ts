@@ -1,5 +1,5 @@
 import { createRequire } from "node:module";
-import type { ModelSpec } from "../contract/model-spec.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import { ClientError } from "./client-error.ts";
 
 const { resolve } = createRequire(import.meta.url);

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { messageOf } from "../../contract/user-error.ts";
+import { type Deadline, endedError, startDeadline } from "../triton/deadline.ts";
+import { type CallOptions, TritonError } from "../triton/transport.ts";
 import { callFailureOf } from "./call-failure.ts";
-import { type Deadline, endedError, startDeadline } from "./deadline.ts";
 import type { PooledTriton, TritonCall } from "./pooled-triton.ts";
-import { type CallOptions, TritonError } from "./transport.ts";
 
 export interface PoolCallOptions<T> extends CallOptions {
   /** Returns why a response is not valid. @default - every response is valid */

@@ -1,7 +1,7 @@
 import { dirname, join } from "node:path";
-import { textTowerOf } from "../contract/model-shapes.ts";
-import type { ModelSpec } from "../contract/model-spec.ts";
-import type { LocalEmbedder, LocalTextEmbedder } from "../inference/session/local-embedder.ts";
+import { textTowerOf } from "../../contract/model-shapes.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import type { LocalEmbedder, LocalTextEmbedder } from "../../inference/session/local-embedder.ts";
 import { ClientError } from "./client-error.ts";
 import { requireTower } from "./client-model.ts";
 import { decodeImages } from "./decode-images.ts";
@@ -93,7 +93,7 @@ async function openImages({ spec, modelPath }: LocalModelOptions): Promise<Local
   requireTower(spec, "image");
   if (modelPath === undefined) throw new ClientError("settings", "modelPath is not set");
   requirePackages("embedding in this process", ["onnxruntime-node", "sharp"]);
-  const { openLocalEmbedder } = await import("../inference/session/local-embedder.ts");
+  const { openLocalEmbedder } = await import("../../inference/session/local-embedder.ts");
   return await openLocalEmbedder({ spec, modelPath });
 }
 
@@ -102,7 +102,7 @@ async function openTexts(options: LocalModelOptions): Promise<LocalTextEmbedder>
   requireTower(spec, "text");
   if (textModelPath === undefined) throw new ClientError("settings", "textModelPath is not set");
   requirePackages("embedding texts in this process", ["onnxruntime-node", ...textPackages(spec)]);
-  const { openLocalTextEmbedder } = await import("../inference/session/local-embedder.ts");
+  const { openLocalTextEmbedder } = await import("../../inference/session/local-embedder.ts");
   const vocabulary = vocabularyOf(spec, options);
   return await openLocalTextEmbedder({ spec, modelPath: textModelPath, vocabulary });
 }

@@ -1,6 +1,6 @@
 """Calls a server with NVIDIA's client, unmodified, and prints the responses as one JSON object.
 
-usage: official-client.py HTTP_HOST_PORT GRPC_HOST_PORT MODEL INPUT_FILE BATCH
+usage: test-official-client.py HTTP_HOST_PORT GRPC_HOST_PORT MODEL INPUT_FILE BATCH
 
 INPUT_FILE contains BATCH x 3 x 224 x 224 float32 values, little endian.
 """

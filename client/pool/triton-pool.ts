@@ -1,10 +1,10 @@
 import dns from "node:dns";
 import { EventEmitter, once } from "node:events";
-import { abortedAfter } from "./deadline.ts";
-import { checkTarget, type GrpcSecurity, hostOf } from "./grpc-transport.ts";
+import { abortedAfter } from "../triton/deadline.ts";
+import { checkTarget, type GrpcSecurity, hostOf } from "../triton/grpc-transport.ts";
+import type { CallOptions } from "../triton/transport.ts";
 import { type Attempt, type CallUpstreams, PoolCall, type PoolCallOptions } from "./pool-call.ts";
 import { PooledTriton, type TritonCall, type TritonHealthCheck } from "./pooled-triton.ts";
-import type { CallOptions } from "./transport.ts";
 
 export interface TritonPoolOptions extends GrpcSecurity {
   /** `host:port`; a name that resolves to several addresses stands for several Tritons. */
