@@ -15,6 +15,10 @@ const experiments: Readonly<Record<string, Experiment>> = {
     summary: "processor time of the gateway per image, compared with FastAPI and tritonclient",
     run: () => import("./gateway/main.ts"),
   },
+  calibrate: {
+    summary: "calibrate clipstack capacity with the published figures; its errors and parameters",
+    run: () => import("./capacity/main.ts"),
+  },
   generator: {
     summary: "compare the load generator with hey and perf_analyzer",
     run: () => import("./load/agree-main.ts"),

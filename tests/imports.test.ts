@@ -384,7 +384,7 @@ const exceptions: Readonly<Record<string, readonly (number | string)[]>> = {
   "model-tools/architectures.ts": ["openclip-vit-b32", "vit-b-32"],
   "model-tools/text-architectures.ts": [512, "openclip-vit-b32"],
   // measurements of one model
-  "bench/capacity/published.ts": ["../../contract/models/openclip-vit-b32.ts"],
+  "lab/capacity/published.ts": ["../../contract/models/openclip-vit-b32.ts"],
   "constructs/checks/container-limits.ts": [512], // MiB
   "constructs/checks/vram.ts": ["../../contract/models/openclip-vit-b32.ts", 512],
   "lab/gpu/acceptance-servers.ts": ["../../contract/models/openclip-vit-b32.ts"],

@@ -6,17 +6,22 @@ import type { RenderedFile } from "./rendered-file.ts";
 const root = fileURLToPath(new URL("../", import.meta.url));
 const pages = ["docs/capacity.md", "docs/guides/cost.md"];
 
-/** An `sh` block with one command of `clipstack`, and the `text` block with its output. */
+/** An `sh` block with one command of `clipstack` or of the laboratory, and the `text` block with its output. */
 const quotation =
-  /(```sh\nnpx clipstack (.*)\n```\n\n<!-- output: written by 'npm run render' -->\n```text\n)[^`]*(?=```\n)/g;
+  /(```sh\n(npx clipstack|npm run lab --) (.*)\n```\n\n<!-- output: written by 'npm run render' -->\n```text\n)[^`]*(?=```\n)/g;
+
+const programs: Readonly<Record<string, readonly string[]>> = {
+  "npx clipstack": ["cli/clipstack.mjs"],
+  "npm run lab --": ["--import", "tsx", "lab/main.ts"],
+};
 
 const outputs = new Map<string, string>();
 
-function outputOf(args: string): string {
+function outputOf(program: string, args: string): string {
   const known = outputs.get(args);
   if (known !== undefined) return known;
   const env = { ...process.env, NO_COLOR: "1" };
-  const output = execFileSync("node", ["cli/clipstack.mjs", ...args.split(" ")], {
+  const output = execFileSync("node", [...(programs[program] ?? []), ...args.split(" ")], {
     cwd: root,
     encoding: "utf8",
     env,
@@ -29,7 +34,10 @@ function outputOf(args: string): string {
 export function outputPages(): readonly RenderedFile[] {
   return pages.map((path) => {
     const page = readFileSync(new URL(`../${path}`, import.meta.url), "utf8");
-    const text = page.replace(quotation, (_, start, args) => start + outputOf(args));
+    const text = page.replace(
+      quotation,
+      (_, start, program, args) => start + outputOf(program, args),
+    );
     return { path, text };
   });
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readPublished } from "../bench/capacity/published.ts";
+import { readPublished } from "../lab/capacity/published.ts";
 import { resultsDocs } from "./render-results.ts";
 
 const page = resultsDocs();

@@ -1,7 +1,7 @@
 import { formatError, formatNumber } from "../bench/capacity/capacity-format.ts";
-import { checkPublished } from "../bench/capacity/check-published.ts";
-import type { Figure, PublishedFile } from "../bench/capacity/published.ts";
-import { publishedFacts } from "../bench/capacity/published-facts.ts";
+import { checkPublished } from "../lab/capacity/check.ts";
+import type { Figure, PublishedFile } from "../lab/capacity/published.ts";
+import { publishedFacts } from "../lab/capacity/table.ts";
 
 /** Sections of the page, with the files of `lab/published`. Files that are not listed are in the last section. */
 const sections: readonly (readonly [title: string, ids: readonly string[]])[] = [

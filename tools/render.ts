@@ -7,6 +7,7 @@ import { benchRecordKind } from "../bench/record/bench-record.ts";
 import { type RecordKind, renderRecordSchema } from "../bench/record/parse-record.ts";
 import { verifyRecordKind } from "../bench/record/record.ts";
 import { tritonLauncher } from "../contract/triton-launcher.ts";
+import { calibratedTable, publishedFacts } from "../lab/capacity/table.ts";
 import { ruleIdFile } from "../review/rules/rules.ts";
 import { settingsDocs } from "../stacks/settings/settings-docs.ts";
 import { settingsSchemaFiles } from "../stacks/settings/settings-schema.ts";
@@ -32,6 +33,12 @@ const completeProducers: readonly (() => readonly RenderedFile[])[] = [
   () => [{ path: "docs/gpus.md", text: gpuDocs() }],
   () => [{ path: "docs/models.md", text: modelDocs() }],
   () => [{ path: "docs/results.md", text: resultsDocs() }],
+  () => [
+    {
+      path: "bench/capacity/parameters.json",
+      text: `${JSON.stringify(calibratedTable(publishedFacts()), null, 2)}\n`,
+    },
+  ],
   checkFiles,
   () => [
     {

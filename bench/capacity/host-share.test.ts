@@ -1,11 +1,10 @@
 import { expect, test } from "vitest";
-import { publishedTimes } from "./published-facts.ts";
-import { gatewayMs } from "./published-parameters.ts";
+import { capacityTable } from "./capacity-table.ts";
 import { hostOf, predictScenario, type Scenario } from "./scenario.ts";
-import { testFacts } from "./test-facts.ts";
+import { gatewayMs, publishedTimes } from "./service-times.ts";
 
-const times = publishedTimes(testFacts, 10_000);
-const perCore = testFacts.parameters.ingestPerCore;
+const times = publishedTimes(10_000);
+const perCore = capacityTable.parameters.ingestPerCore;
 
 const scenario: Scenario = {
   device: { name: "a100-sxm4-80gb" },
@@ -46,7 +45,7 @@ test("ingest on more cores than were measured is marked", () => {
 test("a limit of decoding on more cores than were measured comes with that of two cores", () => {
   const jpegBytes = 300_000;
   const photo = { ...scenario, payload: "jpeg", jpegBytes, gpus: 1, concurrency: 256 } as const;
-  const photoTimes = publishedTimes(testFacts, jpegBytes);
+  const photoTimes = publishedTimes(jpegBytes);
   const eight = predictScenario({ ...photo, cores: 8 }, photoTimes);
   expect(eight.bottleneck).toBe("decode");
   expect(eight.measuredLimit).toBeCloseTo(eight.limitImagesPerSecond / 4, 6);
@@ -55,7 +54,7 @@ test("a limit of decoding on more cores than were measured comes with that of tw
 
 test("decoding and ingest of JPEGs share the cores: both saturate at cores ÷ processor time per image", () => {
   const { decode, ingestMsPerImage } = hostOf({ ...scenario, payload: "jpeg", cores: 8 }, times);
-  const decodeMs = gatewayMs(testFacts.parameters, 10_000);
+  const decodeMs = gatewayMs(capacityTable.parameters, 10_000);
   const rate = 8_000 / (decodeMs + perCore.ms.grpcFp32);
   expect(1000 / (decode!.msPerImage / decode!.workers)).toBeCloseTo(rate, 6);
   // more than one core
@@ -66,14 +65,4 @@ test("eight GPUs with eight times the cores are not limited like one", () => {
   const limit = (gpus: number) =>
     predictScenario({ ...scenario, payload: "jpeg", gpus }, times).limitImagesPerSecond;
   expect(limit(8) / limit(1)).toBeGreaterThan(7);
-});
-
-test("the measured figures are the medians of at least three rounds", () => {
-  const measured = testFacts.published.get("clipstack-ingest")!.figures;
-  expect(measured.length).toBe(13);
-  for (const { id, value, rounds = [] } of measured) {
-    const sorted = [...rounds].sort((a, b) => a - b);
-    expect(rounds.length, id).toBeGreaterThanOrEqual(3);
-    expect(value, id).toBe(sorted[Math.floor(sorted.length / 2)]);
-  }
 });

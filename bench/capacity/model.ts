@@ -1,5 +1,5 @@
-import { type ComputeTime, executionMs } from "./compute-time.ts";
 import { delay, type Station, solveNetwork, stationLimit } from "./queueing-network.ts";
+import { type ComputeTime, executionMs } from "./service-times.ts";
 import { type Link, transfer } from "./transfer.ts";
 
 /** Assignment of a host's GPUs: one Triton for all of them or one per GPU. */

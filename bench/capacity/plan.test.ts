@@ -1,14 +1,7 @@
 import { expect, test } from "vitest";
 import { type Choices, planJob } from "./plan.ts";
-import { publishedModel } from "./published.ts";
-import { publishedBytes } from "./published-parameters.ts";
-import {
-  alternatives,
-  predictScenario,
-  ratesByClients,
-  type Scenario,
-  type ServiceTimes,
-} from "./scenario.ts";
+import { alternatives, predictScenario, ratesByClients, type Scenario } from "./scenario.ts";
+import { publishedBytes, publishedModel, type ServiceTimes } from "./service-times.ts";
 
 const times: ServiceTimes = {
   model: publishedModel.name,

@@ -1,6 +1,5 @@
-import { type Band, bandOf } from "./cross-validation.ts";
+import { type Band, bandOf, throughputBand, type Uncertainty } from "./intervals.ts";
 import type { StationName, Topology } from "./model.ts";
-import { throughputBand, type Uncertainty } from "./prediction-interval.ts";
 import {
   bottleneckOf,
   bytesPerImage,
@@ -9,8 +8,8 @@ import {
   type Payload,
   ratesByClients,
   type Scenario,
-  type ServiceTimes,
 } from "./scenario.ts";
+import type { ServiceTimes } from "./service-times.ts";
 
 /** Number of images and the deadline. */
 export interface Job {

@@ -1,6 +1,4 @@
 import { maxGpus } from "../../contract/gpus.ts";
-import { costPerThousand } from "./check-published.ts";
-import { type ComputeTime, executionMs } from "./compute-time.ts";
 import {
   type Demand,
   firstToSaturate,
@@ -11,14 +9,8 @@ import {
   stationsOf,
   type Topology,
 } from "./model.ts";
-import {
-  type Backend,
-  type IngestPerCore,
-  ingestMs,
-  type PayloadBytes,
-  typicalCoresPerGpu,
-} from "./published-parameters.ts";
 import { type Station, stationLimit, throughputs } from "./queueing-network.ts";
+import { type Backend, executionMs, ingestMs, type ServiceTimes } from "./service-times.ts";
 
 /** Payload formats with the API that accepts them. */
 export const payloads = {
@@ -44,62 +36,6 @@ export interface Device {
   readonly priceDate?: string;
   /** CPU of a record without a GPU; exactly one. */
   readonly cpu?: true;
-}
-
-/** Times of the service, from published figures or a record. */
-export interface ServiceTimes {
-  /** Name of the model. */
-  readonly model: string;
-  readonly bytes: PayloadBytes;
-  /** Maximum batch of the model. @default largestBatch */
-  readonly maxBatch?: number;
-  readonly compute: (device: string, backend: Backend) => ComputeTime;
-  /** Returns whether the device's compute time was measured instead of derived from its peak performance. */
-  readonly measured: (device: string, backend: Backend) => boolean;
-  /**
-   * Returns whether times exist for a device and backend.
-   *
-   * @default true for every device and backend
-   */
-  readonly supports?: (device: string, backend: Backend) => boolean;
-  readonly decodeMsPerImage: number;
-  /**
-   * Processor time of the embed server per image, besides decoding.
-   *
-   * @default 0
-   */
-  readonly gatewayMsPerImage?: number;
-  /**
-   * Images decoded concurrently.
-   *
-   * @default - the cores of the host, less those for ingest
-   */
-  readonly decodeWorkers?: number;
-  readonly overheadMs: number;
-  readonly overheadMsPerImage: number;
-  /**
-   * Ingest time of a float32 tensor by one Triton; proportional to the bytes, independent of the cores.
-   *
-   * @default - follows from `ingestPerCore`
-   */
-  readonly ingestMsPerImage?: number;
-  /** Processor time of Triton per image. Required without `ingestMsPerImage`. */
-  readonly ingestPerCore?: IngestPerCore;
-  readonly jsonMsPerImage: number;
-  readonly jsonBytesPerImage: number;
-  /** Set if the ingest time of one Triton was measured. */
-  readonly ingestMeasured?: true;
-  /**
-   * Times of the embed API, if measured separately.
-   *
-   * @default the times of tensors sent to Triton
-   */
-  readonly embed?: Partial<
-    Pick<
-      ServiceTimes,
-      "compute" | "measured" | "supports" | "overheadMs" | "overheadMsPerImage" | "ingestMsPerImage"
-    >
-  >;
 }
 
 /** Times that apply to a payload format. */
@@ -149,6 +85,14 @@ export interface ScenarioPrediction extends Prediction {
 }
 
 export const largestBatch = 32;
+
+/** Cores of a host per GPU, if unknown. */
+export const typicalCoresPerGpu = 8;
+
+/** US dollars per 1,000 images. */
+export function costPerThousand(usdPerHour: number, imagesPerSecond: number): number {
+  return (usdPerHour / 3600 / imagesPerSecond) * 1000;
+}
 
 /** Predicts throughput, latency and cost of a scenario. */
 export function predictScenario(scenario: Scenario, times: ServiceTimes): ScenarioPrediction {

@@ -1,27 +1,24 @@
 import { readEnvironment } from "../../artefact/artefact.ts";
+import { capacityTable } from "../../bench/capacity/capacity-table.ts";
+import type { Uncertainty } from "../../bench/capacity/intervals.ts";
+import type { Topology } from "../../bench/capacity/model.ts";
 import {
   type RecordCalibration,
   recordBackends,
-  timesOfRecord,
-} from "../../bench/capacity/calibrate-record.ts";
-import { backendNames } from "../../bench/capacity/capacity-text.ts";
-import { checkPublished, summarize } from "../../bench/capacity/check-published.ts";
-import { recordErrorLines, summaryLine } from "../../bench/capacity/check-text.ts";
-import type { Topology } from "../../bench/capacity/model.ts";
-import {
-  publishedUncertainty,
   recordUncertainty,
-  type Uncertainty,
-} from "../../bench/capacity/prediction-interval.ts";
-import { factsOf, publishedTimes } from "../../bench/capacity/published-facts.ts";
-import type { Backend, PublishedFacts } from "../../bench/capacity/published-parameters.ts";
+  timesOfRecord,
+} from "../../bench/capacity/record-times.ts";
 import {
   type Device,
   type Payload,
   payloadNames,
   type ServedPayloads,
-  type ServiceTimes,
 } from "../../bench/capacity/scenario.ts";
+import {
+  type Backend,
+  publishedTimes,
+  type ServiceTimes,
+} from "../../bench/capacity/service-times.ts";
 import { type BenchRecord, readBenchRecord } from "../../bench/record/bench-record.ts";
 import type { Service } from "../../contract/environment.ts";
 import { type GpuSpec, gpuNames, gpuSpec, gpuSpecOf } from "../../contract/gpus.ts";
@@ -30,6 +27,7 @@ import { UserError } from "../../contract/user-error.ts";
 import { namedModel } from "../model/named-model.ts";
 import { environmentFile } from "../shared/artefact.ts";
 import type { CapacityArguments } from "./capacity-options.ts";
+import { backendNames, recordErrorLines } from "./capacity-text.ts";
 
 /** Hardware and backend of an environment or the options. */
 export interface RequestedHardware {
@@ -165,16 +163,12 @@ export interface SourcedTimes {
 
 /** Service times from published figures or a record, overridden by options, and their sources as sentences. */
 export function serviceTimesOf(
-  facts: PublishedFacts,
   calibrated: CalibratedRecord | undefined,
   hardware: RequestedHardware,
   args: CapacityArguments,
 ): SourcedTimes {
-  const published = publishedTimes(
-    factsOf(facts, hardware.gpu),
-    args.jpegKb * 1000,
-    hardware.model,
-  );
+  const timesFrom = (parameters = capacityTable.parameters) =>
+    publishedTimes(args.jpegKb * 1000, hardware.model, hardware.gpu, parameters);
   const { decodeMs, decodeWorkers, ingestMs } = args;
   const overrides = Object.fromEntries(
     Object.entries({
@@ -184,24 +178,26 @@ export function serviceTimesOf(
     }).filter(([, value]) => value !== undefined),
   );
   if (calibrated === undefined) {
-    const timesOf = (some: PublishedFacts) => ({
-      ...publishedTimes(factsOf(some, hardware.gpu), args.jpegKb * 1000, hardware.model),
+    const withOptions = (times: ServiceTimes): ServiceTimes => ({
+      ...times,
       ...(hardware.embedComputes && { embed: { ingestMsPerImage: 0 } }),
       ...overrides,
     });
-    const rows = checkPublished(facts);
-    const source = `Calibrated with published figures. ${summaryLine(summarize(rows))} (--check)`;
+    const { roundedParameters, errorFactors, summary } = capacityTable;
     return {
-      times: timesOf(facts),
-      uncertainty: publishedUncertainty(facts, timesOf),
+      times: withOptions(timesFrom()),
+      uncertainty: {
+        times: roundedParameters.map((parameters) => withOptions(timesFrom(parameters))),
+        factors: errorFactors,
+      },
       sources: [
-        source,
-        "P10-P90: from the rounding of the sources and the errors in settings left out of the calibration (--cross-validate).",
+        `Calibrated with published figures. ${summary} (docs/capacity.md)`,
+        "P10-P90: from the rounding of the sources and the errors in settings left out of the calibration.",
       ],
     };
   }
   const { record, calibration } = calibrated;
-  const times = timesOfRecord(record, calibration, recordDevice(record), published);
+  const times = timesOfRecord(record, calibration, recordDevice(record), timesFrom());
   const weights = record.subject.model.weights === "random" ? ", random weights" : "";
   const where = record.subject.target === "simulation" ? "local processes, " : "";
   const compute =
@@ -299,9 +295,7 @@ export function withBackend(
 export function deviceOf(hardware: RequestedHardware, record: BenchRecord | undefined): Device {
   if (hardware.gpu !== undefined) return deviceFor(hardware.gpu, hardware.price);
   if (record === undefined) {
-    throw new UserError(
-      "an environment, --gpu or --record is required, unless --check or --parameters is given",
-    );
+    throw new UserError("an environment, --gpu or --record is required");
   }
   const { price: known, gpu } = record.subject;
   // the price of the environment's GPU does not apply to a CPU

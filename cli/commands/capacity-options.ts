@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { type Topology, topologies } from "../../bench/capacity/model.ts";
 import { typicalEgressUsdPerGb } from "../../bench/capacity/plan.ts";
-import type { Backend } from "../../bench/capacity/published-parameters.ts";
 import { type Payload, payloadNames } from "../../bench/capacity/scenario.ts";
+import type { Backend } from "../../bench/capacity/service-times.ts";
 import { type GpuName, gpuNames } from "../../contract/gpus.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { numberFrom, numberUpTo, wholeNumber } from "../shared/option-values.ts";
@@ -39,8 +39,6 @@ export interface CapacityArguments {
   readonly record?: string;
   readonly environment?: string;
   readonly check?: true;
-  readonly crossValidate?: true;
-  readonly parameters?: true;
   readonly json?: true;
   readonly output?: string;
 }
@@ -51,12 +49,7 @@ export function addCapacityOptions(command: Command): void {
   addLoadOptions(command);
   addCalibrationOptions(command);
   command
-    .option(
-      "--check",
-      "compare the model with all published figures, or with all loads of --record",
-    )
-    .option("--cross-validate", "predict each published setting by a model calibrated without it")
-    .option("--parameters", "list the parameters of the model with their values and sources")
+    .option("--check", "compare the model with all loads of --record")
     .option("--json", "print only the result, as JSON")
     .option("--output <file>", "also write the result to this file, as JSON");
 }

@@ -139,21 +139,6 @@ describe("with an environment", () => {
   });
 });
 
-test("predicts each published setting by a model without it", async () => {
-  const { exitCode, stdout } = await run("--cross-validate", "--json");
-  expect(exitCode).toBe(0);
-  const { rows, profile } = JSON.parse(stdout);
-  expect(rows.length).toBeGreaterThan(40);
-  expect(profile.length).toBeGreaterThan(5);
-});
-
-test("compares the model with every published figure", async () => {
-  const { exitCode, stdout } = await run("--check");
-  expect(exitCode).toBe(0);
-  expect(stdout).toMatch(/Of \d+ predicted figures, \d+ are within 10 %/);
-  expect(stdout).toContain("unexplained (error above 25 %)");
-});
-
 test("calibrates with a record and prints the error of each load point", async () => {
   const file = join(folder, "record.json");
   writeFileSync(file, JSON.stringify(testBenchRecord()));
@@ -239,6 +224,7 @@ const wrong: readonly (readonly [readonly string[], string])[] = [
   ],
   [["--gpu", "t4", "--egress-price", "-1"], "a number from 0 to 1000000000000"],
   [["--gpu", "a10g"], "Allowed choices are t4, l4"],
+  [["--check"], "clipstack: --check requires --record"],
   [["--record", "nothing.json"], "clipstack: nothing.json: does not exist"],
 ];
 

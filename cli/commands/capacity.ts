@@ -1,21 +1,9 @@
 import type { Command } from "commander";
-import { calibrateRecord } from "../../bench/capacity/calibrate-record.ts";
-import { notesOf, planText, scenarioText, type Trust } from "../../bench/capacity/capacity-text.ts";
-import { checkPublished, summarize } from "../../bench/capacity/check-published.ts";
-import {
-  checkText,
-  crossValidationText,
-  parametersText,
-  recordCheckText,
-} from "../../bench/capacity/check-text.ts";
-import { leaveOneOut } from "../../bench/capacity/cross-validation.ts";
-import { ingestProfile } from "../../bench/capacity/identifiability.ts";
+import { predictionInterval } from "../../bench/capacity/intervals.ts";
+
 import { topologies } from "../../bench/capacity/model.ts";
-import { parameterList } from "../../bench/capacity/parameter-list.ts";
 import { planJob, transferCost } from "../../bench/capacity/plan.ts";
-import { predictionInterval } from "../../bench/capacity/prediction-interval.ts";
-import { publishedFacts } from "../../bench/capacity/published-facts.ts";
-import type { PublishedFacts } from "../../bench/capacity/published-parameters.ts";
+import { calibrateRecord } from "../../bench/capacity/record-times.ts";
 import {
   alternatives,
   type Payload,
@@ -30,7 +18,6 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { writeOutput } from "../shared/write-output.ts";
 import {
-  type CalibratedRecord,
   deviceFor,
   deviceOf,
   hardwareFromOptions,
@@ -44,6 +31,7 @@ import {
   withBackend,
 } from "./capacity-inputs.ts";
 import { addCapacityOptions, type CapacityArguments } from "./capacity-options.ts";
+import { notesOf, planText, recordCheckText, scenarioText, type Trust } from "./capacity-text.ts";
 
 /** Registers `clipstack capacity`, which predicts throughput, latency, cost and the bottleneck. */
 export function registerCapacity(program: Command): void {
@@ -59,19 +47,17 @@ export function registerCapacity(program: Command): void {
 
 const help = `
 The model is a closed queueing network of client work, link, round trips, decoding, batcher, tensor ingest and GPU. Its
-parameters come from published figures (lab/published) or from a record; docs/capacity.md explains them and lists the
-errors of the model. The command needs no GPU and measures nothing.
+parameters come from published figures or from a record; docs/capacity.md explains them and lists the errors of the
+model. The command needs no GPU and measures nothing.
 
 Examples:
   $ npx clipstack capacity --gpu rtx-4080 --gpus 4 --topology per-gpu --payload jpeg --bandwidth 100Mbps --round-trip 60ms --concurrency 32
   $ npx clipstack capacity multi-gpu-4x --payload fp32 --bandwidth 10Gbps --round-trip 0.2ms --connections kept --concurrency 64
   $ npx clipstack capacity --images 1000000 --within 6h --bandwidth 200Mbps --round-trip 35ms
   $ npx clipstack capacity --gpu a100-sxm4-80gb --gpus 8 --cores 96 --payload jpeg --bandwidth 10Gbps --concurrency 512
-  $ npx clipstack capacity --check
-  $ npx clipstack capacity --cross-validate
   $ npx clipstack capacity --record bench/reports/….json --check
 
-Exit codes: 0 success, 1 no plan meets the deadline, or --check cannot reproduce a published figure, 2 wrong usage or settings.`;
+Exit codes: 0 success, 1 no plan meets the deadline, 2 wrong usage or settings.`;
 
 interface CapacityResult {
   readonly text: string;
@@ -89,20 +75,12 @@ function capacity(environment: string | undefined, args: CapacityArguments): voi
 }
 
 function capacityResult(environment: string | undefined, args: CapacityArguments): CapacityResult {
-  const facts = publishedFacts();
-  if (args.parameters) {
-    const parameters = parameterList(facts.published, facts.parameters);
-    return { text: parametersText(parameters), json: { parameters }, exitCode: 0 };
-  }
-  if (args.crossValidate) {
-    const rows = leaveOneOut(facts);
-    const profile = ingestProfile(facts);
-    return { text: crossValidationText(rows, profile), json: { rows, profile }, exitCode: 0 };
-  }
   const record = readRecord(args);
   const calibrated = record && { record, calibration: calibrateRecord(record) };
   if (args.check) {
-    return calibrated === undefined ? publishedCheck(facts) : recordCheck(calibrated);
+    if (calibrated === undefined) throw new UserError("--check requires --record");
+    const { calibration } = calibrated;
+    return { text: recordCheckText(calibration), json: calibration, exitCode: 0 };
   }
   if ((args.images === undefined) !== (args.within === undefined)) {
     throw new UserError("a job requires both --images and --within");
@@ -115,7 +93,7 @@ function capacityResult(environment: string | undefined, args: CapacityArguments
       `--batch-size must be 1 to ${batching.maximum}, the maximum of ${name}, got ${args.batchSize}`,
     );
   }
-  const sourced = serviceTimesOf(facts, calibrated, hardware, args);
+  const sourced = serviceTimesOf(calibrated, hardware, args);
   const inputs: Inputs = { hardware, args, ...sourced, record };
   return args.images !== undefined && args.within !== undefined
     ? jobPlan({ images: args.images, withinHours: args.within }, inputs)
@@ -216,18 +194,4 @@ function jobPlan(
     json: { job, ...plan, transfer, trust },
     exitCode: best?.meetsDeadline === true ? 0 : 1,
   };
-}
-
-function publishedCheck(facts: PublishedFacts): CapacityResult {
-  const rows = checkPublished(facts);
-  const summary = summarize(rows);
-  return {
-    text: checkText(rows, summary),
-    json: { figures: rows, summary },
-    exitCode: summary.broken.length === 0 ? 0 : 1,
-  };
-}
-
-function recordCheck({ calibration }: CalibratedRecord): CapacityResult {
-  return { text: recordCheckText(calibration), json: calibration, exitCode: 0 };
 }

@@ -1,7 +1,6 @@
 import { stationNames } from "../../bench/capacity/model.ts";
-import { publishedModel } from "../../bench/capacity/published.ts";
-import { factsOf, publishedFacts, publishedTimes } from "../../bench/capacity/published-facts.ts";
 import { predictScenario } from "../../bench/capacity/scenario.ts";
+import { publishedModel, publishedTimes } from "../../bench/capacity/service-times.ts";
 import type { Environment } from "../../contract/environment.ts";
 import { gpuSpecOf } from "../../contract/gpus.ts";
 import type { Predict } from "../../review/changes/capacity.ts";
@@ -35,7 +34,7 @@ export const predictEnvironment: Predict = ({ gpu, services, models }, gpusOf) =
   );
   const spec = models.find(({ towers }) => towers.image !== undefined);
   if (spec === undefined) return { missing: "no model embeds images" };
-  const published = publishedTimes(factsOf(publishedFacts(), device), load.jpegBytes, spec);
+  const published = publishedTimes(load.jpegBytes, spec, device);
   // an embed server that computes itself forwards nothing to Triton
   const times = hasTritons ? published : { ...published, ingestMsPerImage: 0 };
   const backend = computing.some(({ backend }) => backend === "tensorrt")

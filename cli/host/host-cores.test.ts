@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { gatewayCores, gatewayRatePerCore } from "../../bench/capacity/gateway-cores.ts";
+import { gatewayCores, gatewayRatePerCore } from "../../bench/capacity/service-times.ts";
 import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import { coresNote } from "./host-cores.ts";
 

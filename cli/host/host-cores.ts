@@ -1,11 +1,11 @@
-import { modelOnlyRate } from "../../bench/capacity/compute-time.ts";
+import { capacityTable } from "../../bench/capacity/capacity-table.ts";
 import {
   gatewayCores,
   gatewayRatePerCore,
+  modelOnlyRate,
   photoBytes,
   thumbnailBytes,
-} from "../../bench/capacity/gateway-cores.ts";
-import { publishedFacts } from "../../bench/capacity/published-facts.ts";
+} from "../../bench/capacity/service-times.ts";
 import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
@@ -42,7 +42,7 @@ export function coresNote(
 
 /** Images per second of a GPU, the model alone in large batches, at the share of the peak that published results reached. */
 function gpuImageRate(fp16DenseTflops: number): number {
-  const { sustainedShare } = publishedFacts().parameters;
+  const { sustainedShare } = capacityTable.parameters;
   return modelOnlyRate(imageTowerOf(defaultModel), fp16DenseTflops, sustainedShare);
 }
 

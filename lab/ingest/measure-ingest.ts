@@ -6,13 +6,14 @@ import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
-import { publishedModel, publishedTower } from "../../bench/capacity/published.ts";
+import { publishedModel } from "../../bench/capacity/service-times.ts";
 import { parseProcessStat } from "../../bench/load/cpu-use.ts";
 import { numberOption, runMain } from "../../bench/load/run-main.ts";
 import { median } from "../../bench/stats/statistics.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { imagePixels, normalisedImage } from "../../contract/model-shapes.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { publishedTower } from "../capacity/published.ts";
 import { pinned, runPerfAnalyzer } from "../load/baseline-generators.ts";
 
 const help = `Usage: npm run lab -- ingest [options]

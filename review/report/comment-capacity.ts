@@ -1,4 +1,4 @@
-import { gatewayCores, photoBytes, thumbnailBytes } from "../../bench/capacity/gateway-cores.ts";
+import { gatewayCores, photoBytes, thumbnailBytes } from "../../bench/capacity/service-times.ts";
 import { type Capacity, hoursPerMonth, usdPerThousand } from "../changes/capacity.ts";
 import type { Serving, ServingChange } from "../changes/serving.ts";
 import type { StackReview } from "../changes/stack-review.ts";

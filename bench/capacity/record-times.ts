@@ -2,10 +2,10 @@ import { benchEndpointName } from "../record/bench-endpoint.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { solve } from "../stats/bisection.ts";
 import { mean } from "../stats/statistics.ts";
-import type { ComputeTime } from "./compute-time.ts";
+import type { Uncertainty } from "./intervals.ts";
 import { type Demand, predict, type System } from "./model.ts";
-import type { Backend } from "./published-parameters.ts";
-import { largestBatch, type Payload, type ServiceTimes } from "./scenario.ts";
+import { largestBatch, type Payload } from "./scenario.ts";
+import type { Backend, ComputeTime, ServiceTimes } from "./service-times.ts";
 
 /** Calibration of the model with a record of `clipstack bench` or `sweep` instead of published figures. */
 export interface RecordCalibration {
@@ -376,4 +376,20 @@ function nonNegativeLine(points: readonly Point[]): {
   if (y - slope * x >= 0) return { at0: y - slope * x, slope };
   const squares = points.reduce((sum, [value]) => sum + value ** 2, 0);
   return { at0: 0, slope: points.reduce((sum, [a, b]) => sum + a * b, 0) / squares };
+}
+
+/** Uncertainty of predictions from a record: the errors at its predicted load points; `undefined` without any. */
+export function recordUncertainty(
+  { rows }: Pick<RecordCalibration, "rows">,
+  times: ServiceTimes,
+): Uncertainty | undefined {
+  const predicted = rows.filter(({ role }) => role === "predicted");
+  if (predicted.length === 0) return undefined;
+  return {
+    times: [times],
+    factors: {
+      throughput: [predicted.map(({ throughputError }) => 1 / (1 + throughputError))],
+      latency: [predicted.map(({ latencyError }) => 1 / (1 + latencyError))],
+    },
+  };
 }

@@ -1,24 +1,15 @@
 import { readFileSync } from "node:fs";
-import { beforeAll, expect, test } from "vitest";
-import {
-  type CheckRow,
-  checkPublished,
-  costPerThousand,
-  relativeError,
-  summarize,
-} from "./check-published.ts";
+import { expect, test } from "vitest";
+import { capacityTable } from "../../bench/capacity/capacity-table.ts";
+import { costPerThousand } from "../../bench/capacity/scenario.ts";
+import { gpuNames } from "../../contract/gpus.ts";
+import { type CheckRow, checkPublished, relativeError, summarize } from "./check.ts";
 import { parsePublished, publishedValue } from "./published.ts";
-import { publishedFacts } from "./published-facts.ts";
-import type { PublishedFacts } from "./published-parameters.ts";
+import { calibratedTable } from "./table.ts";
+import { testFacts as facts } from "./test-facts.ts";
 
-let facts: PublishedFacts;
-let rows: readonly CheckRow[];
+const rows = checkPublished(facts);
 const row = (figure: string) => rows.find((one) => one.figure === figure) as CheckRow;
-
-beforeAll(() => {
-  facts = publishedFacts();
-  rows = checkPublished(facts);
-});
 
 test("every published figure is checked once", () => {
   const figures = [...facts.published.values()].flatMap(({ id, figures }) =>
@@ -175,4 +166,25 @@ test("no published result is labelled as this project's embed server", () => {
       expect(`${figure} ${label}`).not.toMatch(/\bembed\b/);
     }
   }
+});
+
+test("a GPU has its peak in the catalogue or in gpu-peaks.json, not in both", () => {
+  const { published } = facts;
+  const derived = published.get("gpu-peaks")?.figures.map(({ gpu }) => gpu) ?? [];
+  expect(derived).not.toEqual([]);
+  expect(derived.filter((gpu) => gpuNames.some((name) => name === gpu))).toEqual([]);
+});
+
+test("the measured figures are the medians of at least three rounds", () => {
+  const measured = facts.published.get("clipstack-ingest")!.figures;
+  expect(measured.length).toBe(13);
+  for (const { id, value, rounds = [] } of measured) {
+    const sorted = [...rounds].sort((a, b) => a - b);
+    expect(rounds.length, id).toBeGreaterThanOrEqual(3);
+    expect(value, id).toBe(sorted[Math.floor(sorted.length / 2)]);
+  }
+});
+
+test("clipstack capacity uses the calibrated table", () => {
+  expect(capacityTable).toEqual(calibratedTable(facts));
 });

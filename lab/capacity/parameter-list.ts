@@ -1,9 +1,10 @@
-import { computeFigures } from "./calibrate-published.ts";
+import { gatewayMs } from "../../bench/capacity/service-times.ts";
+import { initialWindowBytes } from "../../bench/capacity/transfer.ts";
+import { computeFigures } from "./calibrate.ts";
 import { figuresOf, type PublishedFile, publishedValue } from "./published.ts";
-import { gatewayMs, type PublishedParameters } from "./published-parameters.ts";
-import { initialWindowBytes } from "./transfer.ts";
+import type { PublishedParameters } from "./published-facts.ts";
 
-/** Parameter of the model, for `clipstack capacity --parameters`. */
+/** Parameter of the model, for `npm run lab -- calibrate parameters`. */
 export interface Parameter {
   readonly name: string;
   readonly value: number;

@@ -1,11 +1,9 @@
 import { expect, test } from "vitest";
-import type { RecordRow } from "./calibrate-record.ts";
-import { notesOf, scenarioText } from "./capacity-text.ts";
-import { recordErrorLines } from "./check-text.ts";
-import { transferCost } from "./plan.ts";
-import { publishedModel } from "./published.ts";
-import { publishedBytes } from "./published-parameters.ts";
-import { predictScenario } from "./scenario.ts";
+import { transferCost } from "../../bench/capacity/plan.ts";
+import type { RecordRow } from "../../bench/capacity/record-times.ts";
+import { predictScenario } from "../../bench/capacity/scenario.ts";
+import { publishedBytes, publishedModel } from "../../bench/capacity/service-times.ts";
+import { notesOf, recordErrorLines, scenarioText } from "./capacity-text.ts";
 
 function row(role: RecordRow["role"], throughputError: number, latencyError = 0): RecordRow {
   const figures = { measured: 1, predicted: 1 };

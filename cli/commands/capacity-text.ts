@@ -1,12 +1,8 @@
-import { counted, formatPercent, formatUsd } from "../report/number-format.ts";
-import { formatNumber, textTable } from "./capacity-format.ts";
-import type { Band } from "./cross-validation.ts";
-import { gatewayCores } from "./gateway-cores.ts";
-import { type StationName, stationNames } from "./model.ts";
-import type { Job, Option, Plan, transferCost } from "./plan.ts";
-import type { PredictionInterval } from "./prediction-interval.ts";
-import { publishedModel } from "./published.ts";
-import { typicalCoresPerGpu } from "./published-parameters.ts";
+import { formatError, formatNumber, textTable } from "../../bench/capacity/capacity-format.ts";
+import type { Band, PredictionInterval } from "../../bench/capacity/intervals.ts";
+import { type StationName, stationNames } from "../../bench/capacity/model.ts";
+import type { Job, Option, Plan, transferCost } from "../../bench/capacity/plan.ts";
+import type { RecordCalibration } from "../../bench/capacity/record-times.ts";
 import {
   type Alternative,
   coresOf,
@@ -14,9 +10,16 @@ import {
   payloads,
   type Scenario,
   type ScenarioPrediction,
-  type ServiceTimes,
   timesFor,
-} from "./scenario.ts";
+  typicalCoresPerGpu,
+} from "../../bench/capacity/scenario.ts";
+import {
+  gatewayCores,
+  publishedModel,
+  type ServiceTimes,
+} from "../../bench/capacity/service-times.ts";
+import { counted, formatPercent, formatUsd } from "../../bench/report/number-format.ts";
+import { median } from "../../bench/stats/statistics.ts";
 
 /** Text output of `clipstack capacity`. */
 
@@ -293,3 +296,50 @@ export function planText(
 
 const sameKind = (a: Option, b: Option) =>
   a.scenario.device.name === b.scenario.device.name && a.scenario.payload === b.scenario.payload;
+
+/** Maximum median error for predictions to be usable. */
+const maxMedianError = 0.5;
+
+/** Error of the model on loads that did not calibrate it. */
+export function recordErrorLines({ rows }: Pick<RecordCalibration, "rows">): readonly string[] {
+  const predicted = rows.filter(({ role }) => role === "predicted");
+  if (predicted.length === 0) {
+    return ["The error is unknown: every load point of the record calibrates the model."];
+  }
+  const throughput = median(predicted.map((row) => Math.abs(row.throughputError))) ?? 0;
+  const latency = median(predicted.map((row) => Math.abs(row.latencyError))) ?? 0;
+  const loads =
+    predicted.length === 1 ? "1 predicted load point" : `${predicted.length} predicted load points`;
+  return [
+    `Median error over ${loads}: ${formatPercent(throughput)} of images/s, ${formatPercent(latency)} of latency (--check).`,
+    ...(Math.max(throughput, latency) > maxMedianError
+      ? ["WARNING: the model does not fit this record; measure instead of predicting."]
+      : []),
+  ];
+}
+
+/** Loads of a record with their predictions as text. */
+export function recordCheckText({ rows, excluded, notes }: RecordCalibration): string {
+  return [
+    textTable([
+      ["load point", "images/s", "model", "error", "latency", "model", "error", "role"],
+      ...rows.map((row) => [
+        row.loadPoint,
+        formatNumber(row.imagesPerSecond.measured),
+        formatNumber(row.imagesPerSecond.predicted),
+        formatError(row.throughputError),
+        `${formatNumber(row.latencyMs.measured)} ms`,
+        `${formatNumber(row.latencyMs.predicted)} ms`,
+        formatError(row.latencyError),
+        row.role,
+      ]),
+    ]),
+    "",
+    ...recordErrorLines({ rows }),
+    ...notes,
+    ...[...new Set(excluded.map(({ reason }) => reason))].map((reason) => {
+      const loads = excluded.filter((entry) => entry.reason === reason).map(({ load }) => load);
+      return `excluded: ${loads.length === 1 ? loads[0] : `${loads.length} load points`}: ${reason}`;
+    }),
+  ].join("\n");
+}

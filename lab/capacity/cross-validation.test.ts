@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { bandOf, coverage, errorFactors, leaveOneOut } from "./cross-validation.ts";
+import { bandOf } from "../../bench/capacity/intervals.ts";
+import { coverage, errorFactors, leaveOneOut } from "./cross-validation.ts";
 import { testFacts } from "./test-facts.ts";
 
 const rows = leaveOneOut(testFacts);

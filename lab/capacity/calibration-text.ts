@@ -1,25 +1,13 @@
-import { formatPercent } from "../report/number-format.ts";
-import { median } from "../stats/statistics.ts";
-import type { RecordCalibration } from "./calibrate-record.ts";
-import { formatError, formatNumber, textTable } from "./capacity-format.ts";
-import {
-  type CheckRow,
-  type CheckSummary,
-  explainedError,
-  type Role,
-  roles,
-} from "./check-published.ts";
-import {
-  bandOf,
-  coverage,
-  errorFactors,
-  type HeldOutRow,
-  type PredictedKind,
-} from "./cross-validation.ts";
+import { formatError, formatNumber, textTable } from "../../bench/capacity/capacity-format.ts";
+import type { PredictedKind } from "../../bench/capacity/capacity-table.ts";
+import { bandOf } from "../../bench/capacity/intervals.ts";
+import { formatPercent } from "../../bench/report/number-format.ts";
+import { type CheckRow, type CheckSummary, explainedError, type Role, roles } from "./check.ts";
+import { coverage, errorFactors, type HeldOutRow } from "./cross-validation.ts";
 import type { ProfilePoint } from "./identifiability.ts";
 import type { Parameter } from "./parameter-list.ts";
 
-/** Text output of `clipstack capacity --check`, `--cross-validate` and `--parameters`. Pure. */
+/** Text output of `npm run lab -- calibrate`. Pure. */
 
 const publishedText = ({ published: { low, high } }: CheckRow) =>
   low === high ? String(low) : `${low}-${high}`;
@@ -121,51 +109,4 @@ export function parametersText(parameters: readonly Parameter[]): string {
       meaning,
     ]),
   ]);
-}
-
-/** Maximum median error for predictions to be usable. */
-const maxMedianError = 0.5;
-
-/** Error of the model on loads that did not calibrate it. */
-export function recordErrorLines({ rows }: Pick<RecordCalibration, "rows">): readonly string[] {
-  const predicted = rows.filter(({ role }) => role === "predicted");
-  if (predicted.length === 0) {
-    return ["The error is unknown: every load point of the record calibrates the model."];
-  }
-  const throughput = median(predicted.map((row) => Math.abs(row.throughputError))) ?? 0;
-  const latency = median(predicted.map((row) => Math.abs(row.latencyError))) ?? 0;
-  const loads =
-    predicted.length === 1 ? "1 predicted load point" : `${predicted.length} predicted load points`;
-  return [
-    `Median error over ${loads}: ${formatPercent(throughput)} of images/s, ${formatPercent(latency)} of latency (--check).`,
-    ...(Math.max(throughput, latency) > maxMedianError
-      ? ["WARNING: the model does not fit this record; measure instead of predicting."]
-      : []),
-  ];
-}
-
-/** Loads of a record with their predictions as text. */
-export function recordCheckText({ rows, excluded, notes }: RecordCalibration): string {
-  return [
-    textTable([
-      ["load point", "images/s", "model", "error", "latency", "model", "error", "role"],
-      ...rows.map((row) => [
-        row.loadPoint,
-        formatNumber(row.imagesPerSecond.measured),
-        formatNumber(row.imagesPerSecond.predicted),
-        formatError(row.throughputError),
-        `${formatNumber(row.latencyMs.measured)} ms`,
-        `${formatNumber(row.latencyMs.predicted)} ms`,
-        formatError(row.latencyError),
-        row.role,
-      ]),
-    ]),
-    "",
-    ...recordErrorLines({ rows }),
-    ...notes,
-    ...[...new Set(excluded.map(({ reason }) => reason))].map((reason) => {
-      const loads = excluded.filter((entry) => entry.reason === reason).map(({ load }) => load);
-      return `excluded: ${loads.length === 1 ? loads[0] : `${loads.length} load points`}: ${reason}`;
-    }),
-  ].join("\n");
 }

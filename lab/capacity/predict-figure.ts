@@ -1,19 +1,14 @@
-import { median } from "../stats/statistics.ts";
-import { type Demand, predict, type System } from "./model.ts";
+import { type Demand, predict, type System } from "../../bench/capacity/model.ts";
+import { typicalCoresPerGpu } from "../../bench/capacity/scenario.ts";
+import { type Backend, ingestMs, publishedBytes } from "../../bench/capacity/service-times.ts";
+import { median } from "../../bench/stats/statistics.ts";
 import {
   type Figure,
   type PublishedFile,
   type PublishedLoad,
   publishedValue,
 } from "./published.ts";
-import {
-  type Backend,
-  ingestMs,
-  type PublishedFacts,
-  publishedBytes,
-  publishedComputeTime,
-  typicalCoresPerGpu,
-} from "./published-parameters.ts";
+import { type PublishedFacts, publishedComputeTime } from "./published-facts.ts";
 
 /** Prediction of a figure with a load: latency in ms, or images or requests per second. */
 export function predictFigure(facts: PublishedFacts, name: string): number {

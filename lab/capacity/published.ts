@@ -3,16 +3,14 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { parseAs, parseJson } from "../../artefact/parse.ts";
+import { publishedModel } from "../../bench/capacity/service-times.ts";
+import { payloadFormats, serializations } from "../../bench/record/bench-endpoint.ts";
 import { endpointNames } from "../../contract/environment.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
-import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { payloadFormats, serializations } from "../record/bench-endpoint.ts";
 
 /** Published third-party figures, used to calibrate and evaluate the model. */
 
-/** Model of all published figures. */
-export const publishedModel = openclipVitB32;
 export const publishedTower = imageTowerOf(publishedModel);
 
 export const quantities = [
@@ -143,7 +141,7 @@ const publishedFile = z.strictObject({
 });
 export type PublishedFile = z.infer<typeof publishedFile>;
 
-const publishedFolder = fileURLToPath(new URL("../../lab/published/", import.meta.url));
+const publishedFolder = fileURLToPath(new URL("../published/", import.meta.url));
 
 /**
  * Reads all files of published figures, by id.

@@ -1,7 +1,8 @@
-import { solve } from "../stats/bisection.ts";
-import { mean } from "../stats/statistics.ts";
-import { modelOnlyRate } from "./compute-time.ts";
-import { predictFigure } from "./predict-published.ts";
+import type { IngestPerCore, Peaks } from "../../bench/capacity/capacity-table.ts";
+import { type Backend, modelOnlyRate } from "../../bench/capacity/service-times.ts";
+import { solve } from "../../bench/stats/bisection.ts";
+import { mean } from "../../bench/stats/statistics.ts";
+import { predictFigure } from "./predict-figure.ts";
 import {
   figuresOf,
   type PublishedFile,
@@ -9,7 +10,7 @@ import {
   publishedTower,
   publishedValue,
 } from "./published.ts";
-import type { Backend, IngestPerCore, Peaks, PublishedParameters } from "./published-parameters.ts";
+import type { PublishedParameters } from "./published-facts.ts";
 
 type Published = ReadonlyMap<string, PublishedFile>;
 

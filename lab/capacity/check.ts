@@ -1,6 +1,13 @@
-import { median } from "../stats/statistics.ts";
-import { executionMs, modelOnlyRate } from "./compute-time.ts";
-import { predict } from "./model.ts";
+import { predict } from "../../bench/capacity/model.ts";
+import { costPerThousand } from "../../bench/capacity/scenario.ts";
+import {
+  clipstackDecodeMs,
+  executionMs,
+  gatewayMs,
+  modelOnlyRate,
+  publishedBytes,
+} from "../../bench/capacity/service-times.ts";
+import { median } from "../../bench/stats/statistics.ts";
 import { arithmeticByOperator, arithmeticShare } from "./operator-arithmetic.ts";
 import {
   predictBulk,
@@ -8,7 +15,7 @@ import {
   publishedCase,
   tutorialDemand,
   tutorialSystem,
-} from "./predict-published.ts";
+} from "./predict-figure.ts";
 import {
   type Figure,
   type PublishedFile,
@@ -17,13 +24,7 @@ import {
   publishedTower,
   publishedValue,
 } from "./published.ts";
-import {
-  clipstackDecodeMs,
-  gatewayMs,
-  type PublishedFacts,
-  publishedBytes,
-  publishedComputeTime,
-} from "./published-parameters.ts";
+import { type PublishedFacts, publishedComputeTime } from "./published-facts.ts";
 
 /** Role of a published figure in the capacity model. */
 export const roles = {
@@ -88,11 +89,6 @@ const formulas: Readonly<Record<string, Formula>> = {
   "model-only/gmac": () => Object.values(arithmeticByOperator()).reduce((a, b) => a + b, 0) / 1e9,
   "model-only/gflop": (of) => 2 * of("model-only/gmac"),
 };
-
-/** US dollars per 1,000 images. */
-export function costPerThousand(usdPerHour: number, imagesPerSecond: number): number {
-  return (usdPerHour / 3600 / imagesPerSecond) * 1000;
-}
 
 const unmodelledReasons: Partial<Record<Figure["quantity"], string>> = {
   vram: "memory is not modelled; synth estimates it before a deployment",

@@ -2,23 +2,16 @@ import { expect, test } from "vitest";
 import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import { openclipVitL14 } from "../../contract/models/openclip-vit-l14.ts";
 import { siglip2Base224 } from "../../contract/models/siglip2-base-224.ts";
-import { publishedFacts, publishedTimes } from "./published-facts.ts";
+import { publishedTimes } from "./service-times.ts";
 
 const peaks = Object.fromEntries(
   gpuNames.map((name) => [name, gpuCatalogue[name].fp16DenseTflops]),
 );
 
-test("a GPU has its peak in the catalogue or in gpu-peaks.json, not in both", () => {
-  const { published } = publishedFacts();
-  const derived = published.get("gpu-peaks")?.figures.map(({ gpu }) => gpu) ?? [];
-  expect(derived).not.toEqual([]);
-  expect(derived.filter((gpu) => gpuNames.some((name) => name === gpu))).toEqual([]);
-});
-
 test.each(["onnxruntime", "tensorrt"] as const)(
   "a GPU without figures is no slower than one with figures and a lower peak (%s)",
   (backend) => {
-    const { compute, measured } = publishedTimes(publishedFacts(), 10_000);
+    const { compute, measured } = publishedTimes(10_000);
     const known = gpuNames.filter((name) => measured(name, backend));
     expect(known).not.toEqual([]);
     for (const name of gpuNames.filter((one) => !measured(one, backend))) {
@@ -31,9 +24,8 @@ test.each(["onnxruntime", "tensorrt"] as const)(
 );
 
 test("another model takes the time of its own arithmetic and sends its own bytes", () => {
-  const facts = publishedFacts();
   const [published, large, siglip] = [undefined, openclipVitL14, siglip2Base224].map((spec) =>
-    publishedTimes(facts, 10_000, spec),
+    publishedTimes(10_000, spec),
   );
   const perImage = published!.compute("l4", "tensorrt").perImageMs;
   // 81.08 against 4.41 multiply-accumulates (10⁹) per image

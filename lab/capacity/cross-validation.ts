@@ -1,12 +1,9 @@
-import { quantile } from "../stats/statistics.ts";
-import { calibratePublished } from "./calibrate-published.ts";
-import { predictionOf } from "./check-published.ts";
+import type { ErrorFactors, Peaks, PredictedKind } from "../../bench/capacity/capacity-table.ts";
+import { type Band, bandOf } from "../../bench/capacity/intervals.ts";
+import { calibratePublished } from "./calibrate.ts";
+import { predictionOf } from "./check.ts";
 import type { Figure, PublishedFile } from "./published.ts";
-import type { Peaks, PublishedFacts } from "./published-parameters.ts";
-
-/** Kinds of predictions with an interval. */
-export const predictedKinds = ["throughput", "latency"] as const;
-export type PredictedKind = (typeof predictedKinds)[number];
+import type { PublishedFacts } from "./published-facts.ts";
 
 /** Published figure, predicted by a model that was calibrated without its setting. */
 export interface HeldOutRow {
@@ -22,15 +19,6 @@ export interface HeldOutRow {
   /** Interval of the prediction from the errors in the other settings. */
   readonly interval: Band;
 }
-
-/** 10th and 90th percentile of a prediction. */
-export interface Band {
-  readonly p10: number;
-  readonly p90: number;
-}
-
-/** Ratios of published to predicted figures, by setting. */
-export type ErrorFactors = Readonly<Record<PredictedKind, readonly (readonly number[])[]>>;
 
 /**
  * Predicts each setting by a model calibrated with the other settings. The held-out setting has the GPU's typical compute time, unless
@@ -90,21 +78,6 @@ export function errorFactors(
       .filter((some) => some.length > 0)
       .map((some) => some.map(({ published, predicted }) => published / predicted));
   return { throughput: ofKind("throughput"), latency: ofKind("latency") };
-}
-
-/** Number of repetitions of the errors of each setting, so that all settings count equally. */
-const repetitions = 30;
-
-/** Interval of a prediction, given its values for rounded sources and the errors in other settings, which count equally. */
-export function bandOf(values: readonly number[], factors: readonly (readonly number[])[]): Band {
-  const equal = factors.flatMap((some) =>
-    Array.from({ length: repetitions }, (_, i) => {
-      const sorted = [...some].sort((a, b) => a - b);
-      return sorted[Math.floor((i * sorted.length) / repetitions)] ?? 1;
-    }),
-  );
-  const all = values.flatMap((value) => equal.map((factor) => value * factor));
-  return { p10: quantile(all, 0.1), p90: quantile(all, 0.9) };
 }
 
 /** Share of held-out figures inside their interval; nominally 80 %. */

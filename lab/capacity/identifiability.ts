@@ -1,7 +1,7 @@
-import { median } from "../stats/statistics.ts";
-import { calibratePublished } from "./calibrate-published.ts";
-import { checkPublished, explainedError } from "./check-published.ts";
-import type { PublishedFacts } from "./published-parameters.ts";
+import { median } from "../../bench/stats/statistics.ts";
+import { calibratePublished } from "./calibrate.ts";
+import { checkPublished, explainedError } from "./check.ts";
+import type { PublishedFacts } from "./published-facts.ts";
 
 /** Fit of the remote settings under an assumed ingest time of one Triton. */
 export interface ProfilePoint {

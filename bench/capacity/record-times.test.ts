@@ -1,11 +1,9 @@
 import { expect, test } from "vitest";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { testBenchRecord } from "../report/test-bench-record.ts";
-import { calibrateRecord, recordBackends, timesOfRecord } from "./calibrate-record.ts";
 import { type Demand, predict, type System } from "./model.ts";
-import { publishedModel } from "./published.ts";
-import { publishedBytes } from "./published-parameters.ts";
-import type { ServiceTimes } from "./scenario.ts";
+import { calibrateRecord, recordBackends, timesOfRecord } from "./record-times.ts";
+import { publishedBytes, publishedModel, type ServiceTimes } from "./service-times.ts";
 
 const truth: System = {
   link: { bandwidthMbps: 1e6, roundTripMs: 0, connections: "kept" },

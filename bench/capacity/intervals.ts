@@ -1,0 +1,75 @@
+import { quantile } from "../stats/statistics.ts";
+import type { ErrorFactors } from "./capacity-table.ts";
+import { bytesPerImage, predictScenario, type Scenario } from "./scenario.ts";
+import type { ServiceTimes } from "./service-times.ts";
+
+/** 10th and 90th percentile of a prediction. */
+export interface Band {
+  readonly p10: number;
+  readonly p90: number;
+}
+
+/** Sources of the uncertainty of predictions. */
+export interface Uncertainty {
+  /** Service times for sources that round to the published figures. */
+  readonly times: readonly ServiceTimes[];
+  /** Ratios of measured to predicted figures that did not calibrate the model. */
+  readonly factors: ErrorFactors;
+}
+
+/** Intervals of a prediction. */
+export interface PredictionInterval {
+  readonly imagesPerSecond: Band;
+  readonly latencyMs: Band;
+  /** Absent without a price. */
+  readonly usdPerThousand?: Band;
+}
+
+/** Number of repetitions of the errors of each setting, so that all settings count equally. */
+const repetitions = 30;
+
+/** Interval of a prediction, given its values for rounded sources and the errors in other settings, which count equally. */
+export function bandOf(values: readonly number[], factors: readonly (readonly number[])[]): Band {
+  const equal = factors.flatMap((some) => {
+    const sorted = some.toSorted((a, b) => a - b);
+    return Array.from(
+      { length: repetitions },
+      (_, i) => sorted[Math.floor((i * sorted.length) / repetitions)] ?? 1,
+    );
+  });
+  const all = values.flatMap((value) => equal.map((factor) => value * factor));
+  return { p10: quantile(all, 0.1), p90: quantile(all, 0.9) };
+}
+
+/** Interval of a throughput, which cannot exceed what the link carries. */
+export function throughputBand(
+  rates: readonly number[],
+  scenario: Pick<Scenario, "payload" | "jpegBytes" | "bandwidthMbps">,
+  { times: [first], factors }: Uncertainty,
+): Band {
+  const carried =
+    first === undefined
+      ? Number.POSITIVE_INFINITY
+      : (scenario.bandwidthMbps * 1e6) / 8 / bytesPerImage(scenario, first);
+  const { p10, p90 } = bandOf(rates, factors.throughput);
+  return { p10: Math.min(p10, carried), p90: Math.min(p90, carried) };
+}
+
+export function predictionInterval(
+  scenario: Scenario,
+  uncertainty: Uncertainty,
+): PredictionInterval {
+  const predictions = uncertainty.times.map((times) => predictScenario(scenario, times));
+  const imagesPerSecond = throughputBand(
+    predictions.map((prediction) => prediction.imagesPerSecond),
+    scenario,
+    uncertainty,
+  );
+  const latencies = predictions.map(({ latencyMs }) => latencyMs);
+  const latencyMs = bandOf(latencies, uncertainty.factors.latency);
+  const [{ usdPerThousand, imagesPerSecond: rate } = { imagesPerSecond: Number.NaN }] = predictions;
+  if (usdPerThousand === undefined) return { imagesPerSecond, latencyMs };
+  const perRate = usdPerThousand * rate;
+  const usd = { p10: perRate / imagesPerSecond.p90, p90: perRate / imagesPerSecond.p10 };
+  return { imagesPerSecond, latencyMs, usdPerThousand: usd };
+}

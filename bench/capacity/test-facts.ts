@@ -1,3 +1,0 @@
-import { publishedFacts } from "./published-facts.ts";
-
-export const testFacts = publishedFacts();

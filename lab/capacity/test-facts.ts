@@ -1,0 +1,3 @@
+import { publishedFacts } from "./table.ts";
+
+export const testFacts = publishedFacts();
