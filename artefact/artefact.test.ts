@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
 import { parseArtefact, readArtefact } from "./artefact.ts";
-import { seconds } from "./declared-container.ts";
 import { kindPortMappings } from "./service-ports.ts";
 import { dockerDocument, kubernetesDocument, type TestDocument } from "./test-artefact.ts";
 
@@ -155,12 +154,6 @@ test("reads kind's port mappings from YAML, JSON and objects", () => {
   ]);
 });
 
-test("Go durations are seconds", () => {
-  expect(["5s", "1m30s", "22m0s", "1h", "500ms"].map((it) => seconds(it, 0))).toEqual([
-    5, 90, 1_320, 3_600, 0.5,
-  ]);
-});
-
 test("fails on a missing file", () => {
   expect(() => readArtefact("/no/such/cdk.tf.json", "cdk.tf.json")).toThrow(
     "cdk.tf.json: no such file",
@@ -179,13 +172,13 @@ const malformed: readonly (readonly [string, (document: TestDocument) => void, s
   [
     "an output of another schema",
     (it) => Object.assign(it.output.environment.value, { schema: 5 }),
-    "cdk.tf.json: output.environment.value: schema: invalid input: expected 4, got 5",
+    "cdk.tf.json: output.environment.value: schema must be one of 4, got 5",
   ],
   [
     "an unknown endpoint name",
     (it) =>
       Object.assign(it.output.environment.value.services[0]!.endpoints[0]!, { name: "embed" }),
-    'cdk.tf.json: output.environment.value: services.0.endpoints.0.name: invalid option: expected one of "embed-http"|"onnx-http"|"onnx-grpc"|"trt-http"|"trt-grpc"|"pytorch-http", got "embed"',
+    "cdk.tf.json: output.environment.value: services.0.endpoints.0.name must be one of embed-http, onnx-http, onnx-grpc, trt-http, trt-grpc, pytorch-http, got 'embed' (did you mean 'embed-http'?)",
   ],
   [
     "a service without a workload",
@@ -204,12 +197,12 @@ const malformed: readonly (readonly [string, (document: TestDocument) => void, s
     (it) => {
       delete it.resource.docker_container!.embed!.name;
     },
-    "cdk.tf.json: docker_container.embed: name: invalid input: expected string, received undefined, got nothing",
+    "cdk.tf.json: docker_container.embed: name is required",
   ],
   [
     "an environment line without a value",
     (it) => Object.assign(it.resource.docker_container!.embed!, { env: ["PORT"] }),
-    'cdk.tf.json: docker_container.embed: env.0: must be NAME=value, got "PORT"',
+    "cdk.tf.json: docker_container.embed: env.0 must be NAME=value, got 'PORT'",
   ],
   [
     "a port out of range",
@@ -217,12 +210,12 @@ const malformed: readonly (readonly [string, (document: TestDocument) => void, s
       Object.assign(it.resource.docker_container!.embed!, {
         ports: [{ internal: 70_000, external: 1 }],
       }),
-    "cdk.tf.json: docker_container.embed: ports.0.internal: too big: expected number to be <=65535, got 70000",
+    "cdk.tf.json: docker_container.embed: ports.0.internal is not valid (Too big: expected number to be <=65535), got 70000",
   ],
   [
     "a command that is not a list",
     (it) => Object.assign(it.resource.docker_container!.triton!, { command: "tritonserver" }),
-    'cdk.tf.json: docker_container.triton: command: invalid input: expected array, received string, got "tritonserver"',
+    "cdk.tf.json: docker_container.triton: command must be a list, got 'tritonserver'",
   ],
 ];
 test.each(malformed)("fails on %s", (_name, change, message) => {

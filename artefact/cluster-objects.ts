@@ -69,10 +69,10 @@ export function isTerminated({ status }: ClusterPod): boolean {
   return status?.phase === "Failed" || status?.phase === "Succeeded";
 }
 
-/** Returns whether a selector matches labels; an empty selector matches nothing. */
+/** Returns whether a selector matches labels; an empty selector matches nothing. Match expressions are assumed to match. */
 export function selects(
-  selector: Readonly<Record<string, string>> = {},
-  labels: Readonly<Record<string, string>> = {},
+  selector: Readonly<Record<string, unknown>> = {},
+  labels: Readonly<Record<string, unknown>> = {},
 ): boolean {
   const required = Object.entries(selector);
   return required.length > 0 && required.every(([key, value]) => labels[key] === value);

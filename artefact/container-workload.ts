@@ -1,6 +1,7 @@
 import type { Service } from "../contract/environment.ts";
+import { goSeconds } from "../contract/quantity.ts";
 import { tritonCommandOf } from "../contract/triton-flags.ts";
-import { type DeclaredContainer, seconds } from "./declared-container.ts";
+import type { DeclaredContainer } from "./declared-container.ts";
 import type { VolumeContents } from "./volume-contents.ts";
 import type { Probe, Volume, Workload } from "./workload.ts";
 
@@ -74,7 +75,8 @@ function healthProbe(check: DeclaredContainer["healthcheck"][number]): Probe {
   const command = check.test.join(" ");
   // https://docs.docker.com/reference/dockerfile/#healthcheck: defaults of 30 s and 3 retries
   const budgetSeconds =
-    seconds(check.start_period, 0) + seconds(check.interval, 30) * ((check.retries ?? 3) + 1);
+    (goSeconds(check.start_period) ?? 0) +
+    (goSeconds(check.interval) ?? 30) * ((check.retries ?? 3) + 1);
   return { kind: "health check", http: urlIn(command), budgetSeconds, text: command };
 }
 

@@ -83,11 +83,3 @@ export const declaredContainer = z.object({
   must_run: z.boolean().default(true),
 });
 export type DeclaredContainer = z.infer<typeof declaredContainer>;
-
-/** Parses a Go duration such as `1m30s` to seconds. */
-export function seconds(duration: string | undefined, fallback: number): number {
-  if (duration === undefined || duration === "") return fallback;
-  const units: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3_600 };
-  const parts = [...duration.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h)/g)];
-  return parts.reduce((sum, part) => sum + Number(part[1]) * (units[part[2] ?? ""] ?? 0), 0);
-}

@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { issueLines } from "../contract/issue-lines.ts";
 import { UserError } from "../contract/user-error.ts";
 
 /**
@@ -15,6 +16,9 @@ export function parseJson(text: string, displayPath: string): unknown {
   }
 }
 
+/** A wrong value may be a whole document. */
+const maxCharacters = 400;
+
 /**
  * Parses a value with a schema.
  *
@@ -22,41 +26,8 @@ export function parseJson(text: string, displayPath: string): unknown {
  * @throws {UserError} one line: the first wrong field, the rule and the value.
  */
 export function parseAs<T extends z.ZodType>(schema: T, value: unknown, where: string): z.infer<T> {
-  const result = schema.safeParse(value);
-  if (result.success) return result.data;
-  const issue = innermost(result.error.issues[0]);
-  const path = issue.path.map(String).join(".");
-  const rule = issue.message.replace(/^./, (c) => c.toLowerCase());
-  // a top-level value is too long to print
-  if (path === "") throw new UserError(`${where}: ${rule}`);
-  const got = at(value, issue.path);
-  const printed = got === undefined ? "nothing" : JSON.stringify(got).slice(0, 80);
-  throw new UserError(`${where}: ${path}: ${rule}, got ${printed}`);
-}
-
-interface Issue {
-  readonly path: readonly PropertyKey[];
-  readonly message: string;
-}
-
-/** Issue of a union's most deeply matching variant, the most likely intended one. */
-function innermost(issue: z.core.$ZodIssue | undefined): Issue {
-  if (issue === undefined) return { path: [], message: "is invalid" };
-  if (issue.code !== "invalid_union") return { path: issue.path, message: issue.message };
-  const candidates = issue.errors
-    .map((issues) => innermost(issues[0]))
-    .sort((a, b) => b.path.length - a.path.length);
-  const best = candidates[0];
-  if (best === undefined) return { path: issue.path, message: issue.message };
-  return { path: [...issue.path, ...best.path], message: best.message };
-}
-
-function at(value: unknown, path: readonly PropertyKey[]): unknown {
-  return path.reduce<unknown>(
-    (inner, key) =>
-      typeof inner === "object" && inner !== null
-        ? (inner as Record<PropertyKey, unknown>)[key]
-        : undefined,
-    value,
-  );
+  const { data, error } = schema.safeParse(value);
+  if (error === undefined) return data as z.infer<T>;
+  const [line = "is invalid"] = issueLines(error.issues, schema, value);
+  throw new UserError(`${where}: ${line}`.slice(0, maxCharacters));
 }

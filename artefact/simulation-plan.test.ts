@@ -536,5 +536,5 @@ test("fails on a command of another program, naming the container", () => {
 test("fails on an invalid setting of the embed server, naming the container", () => {
   const document = dockerDocument();
   container(document, "embed").env = ["PORT=http"];
-  expect(() => planOf(document)).toThrow(`${embed}: env: PORT: `);
+  expect(() => planOf(document)).toThrow(`${embed}: env: PORT must be a number`);
 });

@@ -1,7 +1,7 @@
 /** Resources of Terraform JSON by type and id. */
 export type TerraformResources = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 
-const reference = /\$\{([a-z0-9_]+)\.([A-Za-z0-9_-]+)\.([a-z0-9_.[\]]+)\}/g;
+const reference = /\$\{([a-z0-9_]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_.[\]]+)\}/g;
 
 /**
  * Resolves references to values in the file, such as `${docker_container.triton.name}`, also inside lists and objects.
@@ -37,7 +37,7 @@ export function mapStrings(
 function step(inner: unknown, key: string): unknown {
   if (typeof inner !== "object" || inner === null) return undefined;
   if (key === "0" && !Array.isArray(inner)) return inner;
-  return (inner as Record<string, unknown>)[key];
+  return Object.hasOwn(inner, key) ? (inner as Record<string, unknown>)[key] : undefined;
 }
 
 /**

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { quantity } from "./quantity.ts";
+import { goSeconds, quantity } from "./quantity.ts";
 
 test.each([
   ["250m", 0.25],
@@ -15,4 +15,16 @@ test.each([
 
 test.each(["", "many", "1 Gi", "1Qi"])("'%s' is no quantity", (text) => {
   expect(quantity(text)).toBeNaN();
+});
+
+test.each([
+  ["5s", 5],
+  ["1m30s", 90],
+  ["22m0s", 1_320],
+  ["500ms", 0.5],
+  ["0", 0],
+  ["soon", undefined],
+  ["", undefined],
+])("the Go duration '%s' has %s seconds", (text, seconds) => {
+  expect(goSeconds(text)).toBe(seconds);
 });

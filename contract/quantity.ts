@@ -23,3 +23,19 @@ export function quantity(text: string): number {
   const factor = suffixes[match?.[2] ?? "?"];
   return match === null || factor === undefined ? Number.NaN : Number(match[1]) * factor;
 }
+
+const unitSeconds: Readonly<Record<string, number>> = {
+  ...{ h: 3_600, m: 60, s: 1, ms: 1e-3 },
+  ...{ us: 1e-6, µs: 1e-6, ns: 1e-9 },
+};
+
+/** Seconds of a Go duration, as Docker and Terraform write it: `2m0s`, `90s`, `500ms`; `undefined` if it is invalid. */
+export function goSeconds(duration: unknown): number | undefined {
+  if (duration === "0") return 0;
+  if (typeof duration !== "string" || !/^(\d+(\.\d+)?(h|m|s|ms|us|µs|ns))+$/.test(duration))
+    return undefined;
+  return [...duration.matchAll(/(\d+(?:\.\d+)?)(h|ms|us|µs|ns|m|s)/g)].reduce(
+    (sum, [, count, unit]) => sum + Number(count) * (unitSeconds[unit ?? ""] ?? 0),
+    0,
+  );
+}

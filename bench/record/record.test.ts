@@ -54,7 +54,7 @@ test("fails on text that is not JSON", () => {
 test("fails on a wrong field, by its path", () => {
   const record = testRecord();
   expect(() => parse({ ...record, checks: [{ ...record.checks[0], outcome: "maybe" }] })).toThrow(
-    "run.json: checks.0.outcome: ",
+    "run.json: checks.0.outcome must be one of pass, fail, skip",
   );
 });
 

@@ -139,7 +139,7 @@ test("fails in one line on invalid requirements", async () => {
   });
   expect(code).toBe(2);
   expect(stderr).toMatch(
-    /^clipstack: CLIPSTACK_HOST_REQUIREMENTS: invalid host requirements: schema: /,
+    /^clipstack: CLIPSTACK_HOST_REQUIREMENTS: invalid host requirements: schema must be /,
   );
   expect(stderr.split("\n")).toHaveLength(1);
 });
@@ -214,7 +214,7 @@ describe("an artefact", () => {
 
   test("with invalid requirements is rejected with the path", () => {
     expect(() => requirementsIn(artefact({ ...requirements, disk: 1 }), "cdk.tf.json")).toThrow(
-      /^cdk\.tf\.json: invalid host requirements: disk: /,
+      /^cdk\.tf\.json: invalid host requirements: disk must be /,
     );
   });
 });

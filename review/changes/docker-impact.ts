@@ -1,7 +1,8 @@
 import type { Service } from "../../contract/environment.ts";
 import { engineCacheMount } from "../../contract/model-config.ts";
+import { goSeconds } from "../../contract/quantity.ts";
 import type { ResourceChange, Values } from "../input/change.ts";
-import { durationText, isOneShot, labelOf, secondsOf, volumeAt } from "../input/stack-facts.ts";
+import { durationText, isOneShot, labelOf, volumeAt } from "../input/stack-facts.ts";
 import { blockOf, blocksOf } from "../input/value-paths.ts";
 import {
   dataLoss,
@@ -39,7 +40,7 @@ export function containerImpact(
   const subject = `${service.name} (${endpointsText(service)})`;
   if (action === "delete")
     return outage(`${subject} is stopped and removed${stop}.`, [service.name]);
-  const allowed = secondsOf(blockOf(after, "healthcheck").start_period);
+  const allowed = goSeconds(blockOf(after, "healthcheck").start_period);
   const start =
     allowed === undefined || allowed === 0
       ? "until it is ready again"

@@ -1,5 +1,6 @@
+import { selects } from "../../artefact/cluster-objects.ts";
 import type { ResourceChange, Values } from "../input/change.ts";
-import { objectName, type StackFacts, selects } from "../input/stack-facts.ts";
+import { objectName, type StackFacts } from "../input/stack-facts.ts";
 import { blockOf, isObject, sameValue } from "../input/value-paths.ts";
 import {
   type Impact,

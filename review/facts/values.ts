@@ -1,7 +1,6 @@
 import { quantity } from "../../contract/quantity.ts";
 import type { Path, ResourceChange, Values } from "../input/change.ts";
 import { commandWord, hasSecretPattern, hidden } from "../input/secrets.ts";
-import { secondsOf } from "../input/stack-facts.ts";
 import { blocksOf, isObject, toList } from "../input/value-paths.ts";
 
 /**
@@ -81,12 +80,6 @@ export function refersTo(value: unknown, resource: ResourceChange, name?: string
   return isExpression(value)
     ? value.includes(`\${${resource.type}.${resource.name}.`)
     : name !== undefined && value === name;
-}
-
-/** Seconds of a Go duration: `1m30s`. */
-export function goSeconds(value: unknown): number | undefined {
-  const duration = text(value);
-  return duration === "0" ? 0 : secondsOf(duration);
 }
 
 /** Printable command line; hides words that may be secrets. */

@@ -1,3 +1,4 @@
+import { resolveText } from "../../artefact/terraform-text.ts";
 import { valueAt } from "../../contract/issue-lines.ts";
 import type { ResourceChange, Values } from "./change.ts";
 import type { SynthesizedDocument } from "./synthesized-document.ts";
@@ -80,7 +81,7 @@ function declared(
     name,
     mode,
     constructPath: typeof path === "string" ? path : undefined,
-    values: resolved(args, from) as Values,
+    values: resolveText(args, from?.resource ?? {}) as Values,
     forEach: body.for_each === undefined ? undefined : withLocals(String(body.for_each), from),
     count:
       keysOf(body.count)[0] === "" && body.count !== undefined
@@ -119,36 +120,9 @@ function textsOf(value: unknown): readonly string[] {
   return [value].flat().filter((it) => typeof it === "string");
 }
 
-/** Reference to one attribute of one resource: `${docker_network.host.name}`. */
-const reference = /\$\{((?:data\.)?[a-z0-9_]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_.[\]]+)\}/g;
-
 export const anyReference =
   /(?<![\w.])((?:docker|kubernetes|helm|terraform|null|local|random|time)_[a-z0-9_]+)\.([A-Za-z0-9_-]+)/g;
 export const localReference = /(?<![\w.])local\.([A-Za-z0-9_-]+)/g;
-
-/** Resolves references to values in the same file. */
-export function resolved(value: unknown, from: SynthesizedDocument | undefined): unknown {
-  if (typeof value === "string") {
-    return value.replace(reference, (match, type: string, name: string, path: string) => {
-      const steps = path.split(/[.[\]]+/).filter((step) => step !== "");
-      const found = steps.reduce<unknown>(
-        (inner, step) =>
-          step === "0" && isObject(inner)
-            ? inner
-            : valueAt(inner, [/^\d+$/.test(step) ? Number(step) : step]),
-        from?.resource?.[type]?.[name],
-      );
-      return (typeof found === "string" || typeof found === "number") && found !== match
-        ? String(found)
-        : match;
-    });
-  }
-  if (Array.isArray(value)) return value.map((item) => resolved(item, from));
-  if (!isObject(value)) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([key, item]) => [key, resolved(item, from)]),
-  );
-}
 
 /** Expands the locals in an expression, for comparison. */
 export function withLocals(text: string, from: SynthesizedDocument | undefined, depth = 0): string {

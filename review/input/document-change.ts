@@ -1,7 +1,8 @@
+import { resolveText } from "../../artefact/terraform-text.ts";
 import { environmentOutput } from "../../contract/environment.ts";
 import { valueAt } from "../../contract/issue-lines.ts";
 import type { Path, ResourceChange, StackChange, Values } from "./change.ts";
-import { type DeclaredResource, declaredIn, resolved, sourceOf } from "./declared-resources.ts";
+import { type DeclaredResource, declaredIn, sourceOf } from "./declared-resources.ts";
 import {
   changedLocals,
   type DerivedAction,
@@ -161,7 +162,7 @@ function configurationIn(from: SynthesizedDocument | undefined): StackChange["co
 /** Provider configuration with references in the same file resolved, also transitively. */
 function providersIn(from: SynthesizedDocument | undefined): unknown {
   let provider = from?.provider;
-  for (let depth = 0; depth < 4; depth += 1) provider = resolved(provider, from);
+  for (let depth = 0; depth < 4; depth += 1) provider = resolveText(provider, from?.resource ?? {});
   return provider;
 }
 

@@ -51,12 +51,6 @@ export function few(all: readonly string[]): string {
     : `${all.slice(0, 4).join(", ")} and ${all.length - 4} more`;
 }
 
-/** Returns whether labels match a selector; match expressions are assumed to match. */
-export function selects(selector: Values, labels: Values): boolean {
-  const required = Object.entries(selector);
-  return required.length > 0 && required.every(([name, value]) => labels[name] === value);
-}
-
 /** Address without instance key: `docker_container.weights_check` for `docker_container.weights_check["09000a0fb7d8"]`. */
 export function withoutKey(address: string): string {
   return address.replace(/\[[^\]]*\]$/, "");
@@ -84,21 +78,6 @@ export function volumeAt(values: Values | undefined, path: string): string | und
   const volume = blocksOf(values?.volumes).find((it) => it.container_path === path);
   const name = volume?.volume_name ?? volume?.host_path;
   return typeof name === "string" && name !== "" ? name : undefined;
-}
-
-/** Parses a duration such as `2m0s`, `90s`, `1h` or `500ms`, in seconds. */
-export function secondsOf(text: unknown): number | undefined {
-  if (typeof text === "number") return text;
-  if (typeof text !== "string" || !/^(\d+(\.\d+)?(h|m|s|ms|us|µs|ns))+$/.test(text))
-    return undefined;
-  const units: Readonly<Record<string, number>> = {
-    ...{ h: 3_600, m: 60, s: 1, ms: 1e-3 },
-    ...{ us: 1e-6, µs: 1e-6, ns: 1e-9 },
-  };
-  return [...text.matchAll(/(\d+(?:\.\d+)?)(h|ms|us|µs|ns|m|s)/g)].reduce(
-    (sum, [, count, unit]) => sum + Number(count) * (units[unit ?? ""] ?? 0),
-    0,
-  );
 }
 
 /** Formats a duration: `35 s`, `2 min`, `7 min 30 s`. */

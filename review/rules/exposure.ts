@@ -1,3 +1,4 @@
+import { selects } from "../../artefact/cluster-objects.ts";
 import { renderFinding } from "../../constructs/checks/findings.ts";
 import { type PortClaim, portConflicts } from "../../constructs/checks/ports.ts";
 import { isLoopback } from "../../contract/loopback.ts";
@@ -25,7 +26,6 @@ import {
 } from "../facts/workloads.ts";
 import type { StackChange } from "../input/change.ts";
 import { withoutUser } from "../input/secrets.ts";
-import { selects } from "../input/stack-facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 
 const tunnelHint = (service: string) =>

@@ -7,6 +7,7 @@ import {
   graceSeconds as podGraceSeconds,
   startSeconds as podStartSeconds,
 } from "../../contract/pods.ts";
+import { goSeconds } from "../../contract/quantity.ts";
 import { configOf, deployedConfigs, tensorrtOf } from "../facts/model-configs.ts";
 import {
   option,
@@ -20,7 +21,6 @@ import {
   block,
   blocks,
   commandText,
-  goSeconds,
   isMissing,
   number,
   pathOnly,

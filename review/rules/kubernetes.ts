@@ -1,3 +1,4 @@
+import { selects } from "../../artefact/cluster-objects.ts";
 import { renderFinding } from "../../constructs/checks/findings.ts";
 import type { Quantities } from "../../constructs/checks/kubernetes.ts";
 import {
@@ -23,7 +24,6 @@ import {
   workloadsOf,
 } from "../facts/workloads.ts";
 import type { StackChange } from "../input/change.ts";
-import { selects } from "../input/stack-facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 
 /** Kubernetes objects that must agree with each other. */

@@ -1,7 +1,8 @@
 import { posix } from "node:path";
-import { type DeclaredContainer, seconds } from "../../artefact/declared-container.ts";
+import type { DeclaredContainer } from "../../artefact/declared-container.ts";
 import type { InspectedContainer } from "../../artefact/docker-inspect.ts";
 import { evaluatePath } from "../../artefact/terraform-text.ts";
+import { goSeconds } from "../../contract/quantity.ts";
 import { modelControlHeader } from "../../contract/triton-flags.ts";
 import type { Aspect } from "./aspect.ts";
 
@@ -264,7 +265,7 @@ function declaredHealth({ healthcheck: [check] }: DeclaredContainer): string | u
   const { test, interval, timeout, start_period, retries = 0 } = check;
   return healthText(
     test,
-    [interval, timeout, start_period].map((duration) => seconds(duration, 0)),
+    [interval, timeout, start_period].map((duration) => goSeconds(duration) ?? 0),
     retries,
   );
 }
