@@ -13,7 +13,6 @@ import { settingsDocs } from "../stacks/settings/settings-docs.ts";
 import { settingsSchemaFiles } from "../stacks/settings/settings-schema.ts";
 import { drillRecordKind } from "../verify/drills/drill-record.ts";
 import { chartFiles } from "./render-chart.ts";
-import { checkFiles } from "./render-checks.ts";
 import { gpuDocs } from "./render-gpus.ts";
 import { imageLockFiles } from "./render-image-lock.ts";
 import { modelConfigFiles } from "./render-model-configs.ts";
@@ -39,7 +38,6 @@ const completeProducers: readonly (() => readonly RenderedFile[])[] = [
       text: `${JSON.stringify(calibratedTable(publishedFacts()), null, 2)}\n`,
     },
   ],
-  checkFiles,
   () => [
     {
       path: "model_repository/image/launch.py",

@@ -99,7 +99,7 @@ export class CheckRun {
 
   async #check(check: Check, context: CheckContext): Promise<void> {
     const { target, services } = context;
-    if (check.passes[target] === undefined) {
+    if (check.only !== undefined && check.only !== target) {
       const { name, skipReason } = check;
       if (skipReason === undefined) return;
       this.#report(services.map((service) => resultOf(service, name, "skip", skipReason)));

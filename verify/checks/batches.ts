@@ -8,17 +8,12 @@ import {
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
 import { cosine } from "../../bench/stats/statistics.ts";
-import { batchSizesUpTo, benchBatchSizes } from "../../contract/model-config.ts";
+import { batchSizesUpTo } from "../../contract/model-config.ts";
 import type { Check } from "./check.ts";
 
 export const batchesCheck: Check = {
   name: "batches",
   question: "Are batches answered completely and in order?",
-  passes: {
-    simulation:
-      "a batch of 4 and one of the largest size return the embedding of each image in order",
-    deployed: `as in the simulation, with batches of ${benchBatchSizes.join(", ")} images, as far as the model allows them`,
-  },
   sendsRequests: true,
   runService: (service, { reference, target }) => checkBatches(service, reference, target),
 };

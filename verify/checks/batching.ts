@@ -23,11 +23,6 @@ import { type Check, type CheckContext, itemsOf, ownKinds, type Samples } from "
 export const batchingCheck: Check = {
   name: "batching",
   question: "Are concurrent requests batched dynamically?",
-  passes: {
-    simulation: "the metrics show fewer executions than concurrent requests with one image or text",
-    deployed:
-      "as in the simulation, including the requests of other clients; skipped for several pods behind one address",
-  },
   sendsRequests: true,
   kinds: ownKinds,
   runService: (service, context) => batchingOf(service, context),

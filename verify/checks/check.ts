@@ -17,15 +17,15 @@ import type { ServiceKind } from "../../contract/environment.ts";
 import type { ModelTower } from "../../contract/model-spec.ts";
 import type { DeclaredBlock } from "./declared-blocks.ts";
 
-/** Check of an environment. To add one: a file, a line in `registry.ts`, and a test. */
+/** Check of an environment. To add one: a file, a line in `registry.ts`, a row in `docs/checks.md` with its conditions, and a test. */
 export interface Check {
   /** Name in records, reports and messages. */
   readonly name: string;
   /** Question that the check answers. */
   readonly question: string;
-  /** Condition to pass on each target, for the documentation. The check runs only on these targets. */
-  readonly passes: { readonly [target in VerifyTarget]?: string };
-  /** Reason of the skipped results on other targets. @default - no results */
+  /** The only target on which the check runs. @default - both */
+  readonly only?: VerifyTarget;
+  /** Reason of the skipped results on the other target. @default - no results */
   readonly skipReason?: string;
   /** Whether the check sends requests. Services that did not start are skipped. @default false */
   readonly sendsRequests?: boolean;

@@ -15,10 +15,7 @@ import { objectResult } from "./declared-blocks.ts";
 export const clusterCheck: Check = {
   name: "cluster",
   question: "Do the autoscaler, the PodDisruptionBudget and the quota work?",
-  passes: {
-    deployed:
-      "on a cluster: the autoscaler has a metric and sets the replicas, the PodDisruptionBudget allows a disruption, no quota is exceeded",
-  },
+  only: "deployed",
   runEnvironment: ({ environment, deployment }) =>
     deployment?.cluster === undefined
       ? []

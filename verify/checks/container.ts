@@ -19,10 +19,7 @@ export const containerCheck: Check = {
   name: "container",
   question:
     "Is each deployed container or object as declared: user, privileges, GPUs, ports, image?",
-  passes: {
-    deployed:
-      "containers and Kubernetes objects have every declared value, and no undeclared privilege, port, mount or GPU",
-  },
+  only: "deployed",
   runEnvironment({ environment, deployment }) {
     if (deployment === undefined) return [];
     const { blocks, inspection, moduleFolder, artefact, cluster } = deployment;

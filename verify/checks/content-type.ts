@@ -16,11 +16,6 @@ const timeoutMs = 10_000;
 export const contentTypeCheck: Check = {
   name: "content-type",
   question: "Does every HTTP route declare the media type of its responses?",
-  passes: {
-    simulation:
-      "every route responds with its media type: application/json, text/plain for metrics, text/html for the page",
-    deployed: "as in the simulation",
-  },
   sendsRequests: true,
   kinds: ownKinds,
   runService: (service, { reference }) => checkContentType(service, reference),

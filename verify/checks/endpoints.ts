@@ -32,10 +32,6 @@ const timeoutMs = 10_000;
 export const endpointsCheck: Check = {
   name: "endpoints",
   question: "Does every endpoint respond: live, ready, metadata, metrics?",
-  passes: {
-    simulation: "liveness, readiness, metadata and metrics of every endpoint respond as specified",
-    deployed: "as in the simulation, and a Triton is the configured server",
-  },
   sendsRequests: true,
   runService: async (service, { target }) => [
     ...(target === "deployed" ? await checkServer(service) : []),

@@ -17,11 +17,6 @@ import { blockResult, type DeclaredBlock, type ResultDraft } from "./declared-bl
 export const startCheck: Check = {
   name: "start",
   question: "Does every process or container start, and does its health check pass?",
-  passes: {
-    simulation: "each process becomes ready by the synthesized health check",
-    deployed:
-      "containers run and are healthy, one-off containers exited with code 0, all pods are ready",
-  },
   runEnvironment({ environment, deployment, unavailable }) {
     if (deployment === undefined) return [];
     const { blocks, inspection } = deployment;

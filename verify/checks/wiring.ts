@@ -20,11 +20,6 @@ import type { Check } from "./check.ts";
 export const wiringCheck: Check = {
   name: "wiring",
   question: "Do ports, names, probes and endpoints of the synthesized file fit together?",
-  passes: {
-    simulation: "every published port, health check and endpoint leads to a listening port",
-    deployed:
-      "as in the simulation, and the deployed output has the services of the synthesized file",
-  },
   runEnvironment: ({ deployment }) =>
     deployment === undefined
       ? []
