@@ -11,6 +11,7 @@ import {
 import { cycle, type Reference } from "../../bench/run/reference.ts";
 import {
   checkEachEndpoint,
+  type EndpointFinding,
   type EndpointTarget,
   embeddingsOf,
   encodingsOf,
@@ -43,26 +44,27 @@ export function checkParity(
     const images = await compare(service, target, reference);
     const { endpointName } = target;
     const payload = endpointName === "embed-http" ? "jpeg" : "fp32";
-    const verdict = judgeParity(
-      images,
-      differenceLimit(
-        verifyTarget,
-        endpointName,
-        decodesWithDali(verifyTarget, payload, service.workload.service.jpegKind),
-      ),
+    const limit = differenceLimit(
+      verifyTarget,
+      endpointName,
+      decodesWithDali(verifyTarget, payload, service.workload.service.jpegKind),
     );
-    const { minCosine, maxRelativeDifference, passed, message } = verdict;
-    return {
-      outcome: passed ? "pass" : "fail",
-      message,
-      measured: {
-        answers: images.length,
-        cosine: minCosine,
-        relativeDifference: maxRelativeDifference,
-      },
-      images,
-    };
+    return { ...parityFinding(images, limit), images };
   });
+}
+
+/** Result of a comparison with the local reference. */
+export function parityFinding(
+  compared: readonly EmbeddingAgreement[],
+  limit: ReturnType<typeof differenceLimit>,
+): EndpointFinding {
+  const { minCosine, maxRelativeDifference, passed, message } = judgeParity(compared, limit);
+  const measured = { cosine: minCosine, relativeDifference: maxRelativeDifference };
+  return {
+    outcome: passed ? "pass" : "fail",
+    message,
+    measured: { answers: compared.length, ...measured },
+  };
 }
 
 /** Sends every image through the published client, and one image in each other payload format. */
