@@ -20,7 +20,7 @@ import {
 } from "./inference-client.ts";
 
 const sample = (file: string) =>
-  readFileSync(new URL(`../model-tools/samples/${file}`, import.meta.url));
+  readFileSync(new URL(`../../model-tools/samples/${file}`, import.meta.url));
 const images = ["sunset.jpg", "flower-exif-6.jpg", "shell-alpha.png", "clouds.webp"].map(sample);
 const noImage = Buffer.from("GIF89a is not supported");
 
