@@ -9,13 +9,10 @@ import { dinov2Small } from "../contract/models/dinov2-small.ts";
 import { defaultModel } from "../contract/models/index.ts";
 import { hostPorts } from "../contract/ports.ts";
 import { fp32Kinds } from "../contract/repository-files.ts";
-import { serverEnv } from "../contract/server/server-env.ts";
 import { fullTestRepository, type TestRepository } from "../emulator/test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
-import {
-  type RunningEmbedServer,
-  startEmbedServer,
-} from "../inference-image/server/embed-server.ts";
+import type { RunningEmbedServer } from "../inference-image/server/embed-server.ts";
+import { startLoaded } from "../inference-image/server/test-embed-server.ts";
 import { ensureTinyModel, modelFile } from "../model-tools/generate.ts";
 
 /** Samples of README.md and of the guide to another model, compiled against the built package and run against servers with the tiny model. */
@@ -42,16 +39,10 @@ beforeAll(async () => {
   const second = modelFile(dinov2Small, "fp32", models);
   await mkdir(dirname(second), { recursive: true });
   await symlink(await ensureTinyModel(dinov2Small), second);
-  embedServer = await startEmbedServer({
-    ...serverEnv.parse({
-      HOST: "127.0.0.1",
-      MODELS: "openclip-vit-b32,dinov2-small",
-      MODEL_REPOSITORY: models,
-      LOG_LEVEL: "silent",
-    }),
-    PORT: 0,
+  embedServer = await startLoaded({
+    MODELS: "openclip-vit-b32,dinov2-small",
+    MODEL_REPOSITORY: models,
   });
-  await embedServer.loaded;
   await rm(models, { recursive: true });
   repository = await fullTestRepository();
   triton = await startTritonEmulator(repository.flags(), { log: () => {} });

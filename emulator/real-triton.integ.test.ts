@@ -14,11 +14,8 @@ import { defaultModel } from "../contract/models/index.ts";
 import type { Tensor } from "../contract/tensor.ts";
 import { tritonModel, tritonModelName } from "../contract/triton-models.ts";
 import { sendContinuously, testGateway, until } from "../inference-image/gateway/test-gateway.ts";
-import {
-  type RunningEmbedServer,
-  startEmbedServer,
-} from "../inference-image/server/embed-server.ts";
-import { readSettings } from "../inference-image/server/settings.ts";
+import type { RunningEmbedServer } from "../inference-image/server/embed-server.ts";
+import { startLoading } from "../inference-image/server/test-embed-server.ts";
 import { fullTestRepository, type TestRepository } from "./test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulator.ts";
 
@@ -123,14 +120,11 @@ describe.skipIf(realTritonMissing !== "")(
         let gateway: RunningEmbedServer;
         let url: string;
         beforeAll(async () => {
-          const settings = readSettings({
+          gateway = await startLoading({
             BACKEND: "triton",
             TRITON_GRPC_URLS: triton.grpcTarget,
             TRITON_MODEL_KIND: modelKind,
-            HOST: "127.0.0.1",
-            LOG_LEVEL: "silent",
           });
-          gateway = await startEmbedServer({ ...settings, PORT: 0 });
           url = `http://127.0.0.1:${gateway.port}`;
           await untilAsked(async () => (await fetch(`${url}/readyz`)).status === 200);
         });

@@ -4,13 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { type ServerEnv, serverEnv } from "../../contract/server/server-env.ts";
 import { testCertificate } from "../../http/test-certificate.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
-import {
-  type RunningEmbedServer,
-  startEmbedServer,
-} from "../../inference-image/server/embed-server.ts";
+import type { RunningEmbedServer } from "../../inference-image/server/embed-server.ts";
+import { startLoaded } from "../../inference-image/server/test-embed-server.ts";
 import { tinyRepository } from "../../model-tools/test-model.ts";
 import { openInferenceClient } from "./inference-client.ts";
 
@@ -30,18 +27,12 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true }));
 afterEach(() => server.stop());
 
-async function start(overrides: Partial<ServerEnv>): Promise<void> {
-  server = await startEmbedServer({
-    ...serverEnv.parse({
-      HOST: "127.0.0.1",
-      MODEL_REPOSITORY: modelRepository,
-      LOG_LEVEL: "silent",
-    }),
-    INTRA_OP_THREADS: 1,
-    PORT: 0,
-    ...overrides,
+async function start(env: Readonly<Record<string, string>>): Promise<void> {
+  server = await startLoaded({
+    MODEL_REPOSITORY: modelRepository,
+    INTRA_OP_THREADS: "1",
+    ...env,
   });
-  await server.loaded;
 }
 
 describe("a service with an API key", () => {

@@ -3,14 +3,11 @@ import { createServer, type RequestListener, type Server } from "node:http";
 import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { defaultModel } from "../../contract/models/index.ts";
-import { serverEnv } from "../../contract/server/server-env.ts";
 import { fullTestRepository, type TestRepository } from "../../emulator/test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { openLocalEmbedder } from "../../inference/session/local-embedder.ts";
-import {
-  type RunningEmbedServer,
-  startEmbedServer,
-} from "../../inference-image/server/embed-server.ts";
+import type { RunningEmbedServer } from "../../inference-image/server/embed-server.ts";
+import { startLoaded } from "../../inference-image/server/test-embed-server.ts";
 import { tinyModel, tinyRepository } from "../../model-tools/test-model.ts";
 import { ClientError } from "./client-error.ts";
 import {
@@ -33,15 +30,9 @@ let expected: readonly Float32Array[];
 
 beforeAll(async () => {
   [modelPath, modelRepository] = await Promise.all([tinyModel(), tinyRepository()]);
-  embedServer = await startEmbedServer({
-    ...serverEnv.parse({
-      HOST: "127.0.0.1",
-      MODEL_REPOSITORY: modelRepository,
-      LOG_LEVEL: "silent",
-    }),
-    PORT: 0,
+  embedServer = await startLoaded({
+    MODEL_REPOSITORY: modelRepository,
   });
-  await embedServer.loaded;
   repository = await fullTestRepository();
   triton = await startTritonEmulator(repository.flags(), { log: () => {} });
   const local = await openLocalEmbedder({ spec: defaultModel, modelPath, intraOpThreads: 1 });

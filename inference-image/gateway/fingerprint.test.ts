@@ -17,8 +17,8 @@ import { picture } from "../../inference/preprocess/test-images.ts";
 import { weightsIdentity } from "../../model-tools/fingerprint.ts";
 import { ensureTinyModel } from "../../model-tools/generate.ts";
 import { writeModelRepository } from "../../model-tools/repository.ts";
-import { type RunningEmbedServer, startEmbedServer } from "../server/embed-server.ts";
-import { readSettings } from "../server/settings.ts";
+import type { RunningEmbedServer } from "../server/embed-server.ts";
+import { startLoaded } from "../server/test-embed-server.ts";
 
 /** The fingerprint of a model behind ONNX Runtime in the server's process, and behind gateways to a Triton server. */
 
@@ -60,16 +60,12 @@ const viaTriton = (modelKind: string) => ({
 });
 
 async function start(env: Readonly<Record<string, string>>): Promise<string> {
-  const settings = readSettings({
-    HOST: "127.0.0.1",
-    LOG_LEVEL: "silent",
+  const server = await startLoaded({
     MODELS: defaultModel.name,
     MODEL_REPOSITORY: folder,
     ...env,
   });
-  const server = await startEmbedServer({ ...settings, PORT: 0 });
   running.push(server);
-  await server.loaded;
   const url = `http://127.0.0.1:${server.port}`;
   await expect
     .poll(async () => (await fetch(`${url}/readyz`)).status, { timeout: 20_000 })

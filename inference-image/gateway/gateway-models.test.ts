@@ -10,8 +10,8 @@ import { dinov2Small } from "../../contract/models/dinov2-small.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { openLocalTextEmbedder } from "../../inference/session/local-embedder.ts";
-import { type RunningEmbedServer, startEmbedServer } from "../server/embed-server.ts";
-import { readSettings } from "../server/settings.ts";
+import type { RunningEmbedServer } from "../server/embed-server.ts";
+import { startLoading } from "../server/test-embed-server.ts";
 import { startGateway, startTestTriton, type TestTriton } from "./test-triton.ts";
 
 /** Embed server, gateway and Triton emulator with the same two models, and the client of each. */
@@ -31,15 +31,10 @@ beforeAll(async () => {
   const { folder } = triton;
   modelPath = join(folder, "openclip_vit_b32/1/model.onnx");
   textModelPath = join(folder, "openclip_vit_b32_text/1/model.onnx");
-  server = await startEmbedServer({
-    ...readSettings({
-      HOST: "127.0.0.1",
-      LOG_LEVEL: "silent",
-      MODELS: specs.map(({ name }) => name).join(),
-      MODEL_REPOSITORY: folder,
-      INTRA_OP_THREADS: "1",
-    }),
-    PORT: 0,
+  server = await startLoading({
+    MODELS: specs.map(({ name }) => name).join(),
+    MODEL_REPOSITORY: folder,
+    INTRA_OP_THREADS: "1",
   });
   gateway = await startGateway(triton, specs);
   await server.loaded;

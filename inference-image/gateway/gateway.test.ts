@@ -6,8 +6,8 @@ import { tritonModelName } from "../../contract/triton-models.ts";
 import { type TestRepository, testRepository } from "../../emulator/test-repository.ts";
 import { type TritonProcess, tritonProcess } from "../../emulator/test-triton-process.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
-import { type RunningEmbedServer, startEmbedServer } from "../server/embed-server.ts";
-import { readSettings } from "../server/settings.ts";
+import type { RunningEmbedServer } from "../server/embed-server.ts";
+import { startLoaded } from "../server/test-embed-server.ts";
 import {
   sendContinuously,
   type TestGateway,
@@ -124,15 +124,11 @@ describe("in the embed server", () => {
   let server: RunningEmbedServer;
   let url: string;
   const start = async (targets: readonly string[], model = defaultModel.name) => {
-    const settings = readSettings({
+    server = await startLoaded({
       BACKEND: "triton",
       TRITON_GRPC_URLS: targets.join(),
       MODELS: `${model}:image`,
-      HOST: "127.0.0.1",
-      LOG_LEVEL: "silent",
     });
-    server = await startEmbedServer({ ...settings, PORT: 0 });
-    await server.loaded;
     url = `http://127.0.0.1:${server.port}`;
   };
   afterEach(() => server.stop());

@@ -5,8 +5,8 @@ import type { ModelSpec } from "../../contract/model-spec.ts";
 import { repositoryAt } from "../../emulator/test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { writeTestRepository } from "../models/test-text-model.ts";
-import { type RunningEmbedServer, startEmbedServer } from "../server/embed-server.ts";
-import { readSettings } from "../server/settings.ts";
+import type { RunningEmbedServer } from "../server/embed-server.ts";
+import { startLoaded } from "../server/test-embed-server.ts";
 
 export interface TestTriton {
   readonly ports: RunningTritonEmulator["ports"];
@@ -44,15 +44,11 @@ export async function startGateway(
   specs: readonly ModelSpec[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<RunningEmbedServer> {
-  const settings = readSettings({
-    HOST: "127.0.0.1",
-    LOG_LEVEL: "silent",
+  const gateway = await startLoaded({
     MODELS: specs.map(({ name }) => name).join(),
     BACKEND: "triton",
     TRITON_GRPC_URLS: `127.0.0.1:${ports.grpc}`,
     ...env,
   });
-  const gateway = await startEmbedServer({ ...settings, PORT: 0 });
-  await gateway.loaded;
   return gateway;
 }

@@ -9,8 +9,8 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
 import { testCertificate } from "../../http/test-certificate.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
-import { type RunningEmbedServer, startEmbedServer } from "../server/embed-server.ts";
-import { readSettings } from "../server/settings.ts";
+import type { RunningEmbedServer } from "../server/embed-server.ts";
+import { startLoading } from "../server/test-embed-server.ts";
 
 const fp32Model = tritonModel(defaultModel, "fp32");
 
@@ -100,11 +100,9 @@ afterEach(async () => {
 type Overrides = Readonly<Record<string, string>>;
 
 async function startGateway(overrides: Overrides): Promise<void> {
-  const settings = readSettings({
+  gateway = await startLoading({
     BACKEND: "triton",
     TRITON_GRPC_URLS: target,
-    HOST: "127.0.0.1",
-    LOG_LEVEL: "silent",
     TRITON_TLS_CA_FILE: file("triton.pem"),
     TRITON_TLS_CERT_FILE: file("gateway.pem"),
     TRITON_TLS_KEY_FILE: file("gateway.key"),
@@ -112,7 +110,6 @@ async function startGateway(overrides: Overrides): Promise<void> {
     TRITON_METADATA_FILE: file("metadata"),
     ...overrides,
   });
-  gateway = await startEmbedServer({ ...settings, PORT: 0 });
 }
 
 /** Returns `ready` or the reason. */

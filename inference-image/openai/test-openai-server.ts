@@ -4,8 +4,8 @@ import { join } from "node:path";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
 import { writeTestRepository } from "../models/test-text-model.ts";
-import { type RunningEmbedServer, startEmbedServer } from "../server/embed-server.ts";
-import { readSettings } from "../server/settings.ts";
+import type { RunningEmbedServer } from "../server/embed-server.ts";
+import { startLoaded } from "../server/test-embed-server.ts";
 
 const { image } = defaultModel.towers;
 const imagesOnly = { ...defaultModel, towers: { image }, sources: {} };
@@ -27,15 +27,11 @@ export async function startOpenAiServer(
 ): Promise<RunningEmbedServer> {
   const repository = await mkdtemp(join(tmpdir(), "clipstack-openai-"));
   await writeTestRepository(repository, specs);
-  const settings = readSettings({
-    HOST: "127.0.0.1",
-    LOG_LEVEL: "silent",
+  const server = await startLoaded({
     MODEL_REPOSITORY: repository,
     MODELS: specs.map(({ name }) => name).join(","),
     MODEL_SPECS: JSON.stringify(specs.filter(({ name }) => !modelCatalogue.has(name))),
     ...env,
   });
-  const server = await startEmbedServer({ ...settings, PORT: 0 });
-  await server.loaded;
   return server;
 }

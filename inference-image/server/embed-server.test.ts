@@ -11,11 +11,11 @@ import { fileURLToPath } from "node:url";
 import { Agent, request } from "undici";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { embedMetrics, embedResponse } from "../../contract/embed-api.ts";
-import { type ServerEnv, serverEnv } from "../../contract/server/server-env.ts";
 import { testCertificate } from "../../http/test-certificate.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { tinyRepository } from "../../model-tools/test-model.ts";
-import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
+import type { RunningEmbedServer } from "./embed-server.ts";
+import { startLoading } from "./test-embed-server.ts";
 
 let modelRepository: string;
 let jpeg: Buffer;
@@ -68,16 +68,11 @@ async function isReady(port: number): Promise<boolean> {
 describe("in this process", () => {
   let server: RunningEmbedServer | undefined;
 
-  async function start(overrides: Partial<ServerEnv> = {}): Promise<RunningEmbedServer> {
-    server = await startEmbedServer({
-      ...serverEnv.parse({
-        HOST: "127.0.0.1",
-        MODEL_REPOSITORY: modelRepository,
-        LOG_LEVEL: "silent",
-      }),
-      INTRA_OP_THREADS: 1,
-      PORT: 0,
-      ...overrides,
+  async function start(env: Readonly<Record<string, string>> = {}): Promise<RunningEmbedServer> {
+    server = await startLoading({
+      MODEL_REPOSITORY: modelRepository,
+      INTRA_OP_THREADS: "1",
+      ...env,
     });
     return server;
   }
@@ -104,7 +99,7 @@ describe("in this process", () => {
 
   test("fails with the port number if the port is in use", async () => {
     const { server: other, port } = await listener();
-    await expect(start({ PORT: port })).rejects.toThrow(
+    await expect(start({ PORT: String(port) })).rejects.toThrow(
       `port ${port} on 127.0.0.1 is in use: stop the program that uses it, or set PORT`,
     );
     other.close();

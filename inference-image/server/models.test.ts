@@ -6,14 +6,14 @@ import { embedErrorResponse, embedMetrics, embedResponse } from "../../contract/
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { dinov2Small } from "../../contract/models/dinov2-small.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
-import { serverEnv } from "../../contract/server/server-env.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { ServedModels } from "../models/served-models.ts";
 import { writeTestRepository } from "../models/test-text-model.ts";
-import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
+import type { RunningEmbedServer } from "./embed-server.ts";
 import { page } from "./page.ts";
+import { startLoaded, startLoading } from "./test-embed-server.ts";
 
 /** Model that is not in the catalogue: 96 × 64 pixels, embeddings of 24 values. */
 const own: ModelSpec = {
@@ -43,18 +43,12 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "clipstack-models-"));
   await writeTestRepository(folder, specs);
   jpeg = await picture();
-  server = await startEmbedServer({
-    ...serverEnv.parse({
-      HOST: "127.0.0.1",
-      MODELS: specs.map(({ name }) => name).join(),
-      MODEL_SPECS: JSON.stringify([own]),
-      MODEL_REPOSITORY: folder,
-      LOG_LEVEL: "silent",
-    }),
-    INTRA_OP_THREADS: 1,
-    PORT: 0,
+  server = await startLoaded({
+    MODELS: specs.map(({ name }) => name).join(),
+    MODEL_SPECS: JSON.stringify([own]),
+    MODEL_REPOSITORY: folder,
+    INTRA_OP_THREADS: "1",
   });
-  await server.loaded;
   url = `http://127.0.0.1:${server.port}`;
 });
 afterAll(async () => {
@@ -205,15 +199,10 @@ test("fails if a file does not fit its spec, naming the tensor and the shapes", 
   const wrong = await mkdtemp(join(tmpdir(), "clipstack-misfit-"));
   await writeTestRepository(wrong, [own]);
   const other: ModelSpec = { ...own, embedding: { ...own.embedding, width: 32 } };
-  const misfit = await startEmbedServer({
-    ...serverEnv.parse({
-      HOST: "127.0.0.1",
-      MODELS: own.name,
-      MODEL_SPECS: JSON.stringify([other]),
-      MODEL_REPOSITORY: wrong,
-      LOG_LEVEL: "silent",
-    }),
-    PORT: 0,
+  const misfit = await startLoading({
+    MODELS: own.name,
+    MODEL_SPECS: JSON.stringify([other]),
+    MODEL_REPOSITORY: wrong,
   });
   await expect(misfit.loaded).rejects.toThrow(
     `${join(wrong, "own_model/1/model.onnx")}: output 'embedding' must be FP32 [32], got FP32 [24]`,

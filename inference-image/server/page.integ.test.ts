@@ -8,10 +8,10 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { embedPaths } from "../../contract/embed-api.ts";
 import { dinov2Small } from "../../contract/models/dinov2-small.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
-import { serverEnv } from "../../contract/server/server-env.ts";
 import { writeTestRepository } from "../models/test-text-model.ts";
-import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
+import type { RunningEmbedServer } from "./embed-server.ts";
 import { axe, axeViolations, chromiumPath } from "./test-browser.ts";
+import { startLoaded } from "./test-embed-server.ts";
 
 /** The page of the embed server in a real browser. */
 
@@ -38,16 +38,10 @@ describe.skipIf(chromiumPath === undefined)("the page in Chromium", () => {
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "clipstack-page-"));
     await writeTestRepository(folder, specs);
-    server = await startEmbedServer({
-      ...serverEnv.parse({
-        HOST: "127.0.0.1",
-        MODELS: specs.map(({ name }) => name).join(),
-        MODEL_REPOSITORY: folder,
-        LOG_LEVEL: "silent",
-      }),
-      PORT: 0,
+    server = await startLoaded({
+      MODELS: specs.map(({ name }) => name).join(),
+      MODEL_REPOSITORY: folder,
     });
-    await server.loaded;
     url = `http://127.0.0.1:${server.port}`;
     browser = await chromium.launch({ executablePath: chromiumPath, args: ["--no-sandbox"] });
   });

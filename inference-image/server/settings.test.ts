@@ -139,35 +139,3 @@ test.each(["127.0.0.1", "127.1.2.3", "localhost", "::1"])("requires no key on %s
 test("does not require ALLOW_ANONYMOUS with a key", () => {
   expect(readSettings({ API_KEY: "0123456789abcdef" }).HOST).toBe("0.0.0.0");
 });
-
-test.each([
-  [
-    { ENGINE: "triton" },
-    "ENGINE was replaced by BACKEND: set BACKEND to onnxruntime or triton, got ENGINE 'triton'",
-  ],
-  [
-    { MODEL_NAME: "ViT-B-32" },
-    "MODEL_NAME was replaced by MODELS: set MODELS to names of models, such as openclip-vit-b32, got MODEL_NAME 'ViT-B-32'",
-  ],
-  [
-    { MODEL_PATH: "/srv/model.onnx" },
-    "MODEL_PATH was replaced by MODEL_REPOSITORY: set MODEL_REPOSITORY to the folder with openclip_vit_b32/1/model.onnx, got MODEL_PATH '/srv/model.onnx'",
-  ],
-  [
-    { BACKEND: "triton", TRITON_MODEL: "openclip_vit_b32_trt" },
-    "TRITON_MODEL_KIND to fp32, trt, u8, jpeg, dali, dali-trt, got TRITON_MODEL 'openclip_vit_b32_trt'",
-  ],
-])("fails on a replaced setting: %j", (old, message) => {
-  expect(() => readSettings({ ...anonymous, ...old })).toThrow(message);
-});
-
-test("ignores a replaced setting beside its replacement, and an empty one", () => {
-  const gateway = { ...anonymous, ENGINE: "triton", TRITON_GRPC_URLS: "a:8001" };
-  expect(readSettings({ ...gateway, BACKEND: "triton" }).BACKEND).toBe("triton");
-  expect(readSettings({ ...anonymous, ENGINE: "" }).BACKEND).toBe("onnxruntime");
-});
-
-test("ignores replaced settings of the other backend", () => {
-  const client = { TRITON_MODEL: "openclip_vit_b32" };
-  expect(readSettings({ ...anonymous, ...client }).TRITON_MODEL_KIND).toBe("fp32");
-});

@@ -1,9 +1,6 @@
 import { z } from "zod";
-import { servedKinds } from "../../contract/environment.ts";
 import { isLoopback } from "../../contract/loopback.ts";
-import { defaultModel } from "../../contract/models/index.ts";
 import { type ServerEnv, type ServerEnvName, serverEnv } from "../../contract/server/server-env.ts";
-import { tritonModelName } from "../../contract/triton-models.ts";
 
 /** Invalid settings, one line per error. */
 export class SettingsError extends Error {
@@ -16,8 +13,6 @@ export class SettingsError extends Error {
  * @throws {SettingsError} listing all errors
  */
 export function readSettings(env: Readonly<Record<string, string | undefined>>): ServerEnv {
-  const renamed = renamedVariables(env);
-  if (renamed.length > 0) throw new SettingsError(renamed.join("\n"));
   const values = Object.fromEntries(
     Object.entries(env).filter(([, value]) => value !== undefined && value !== ""),
   );
@@ -37,51 +32,6 @@ export function readSettings(env: Readonly<Record<string, string | undefined>>):
     return `${name} ${rule}${got === undefined ? "" : `, got '${got}'`}`;
   });
   throw new SettingsError(lines.join("\n"));
-}
-
-/** Replaced settings whose defaults would silently change the behaviour: a gateway with ENGINE would start as a local server. */
-const replacedVariables: readonly {
-  readonly old: string;
-  readonly by: ServerEnvName;
-  readonly values: string;
-  /** Backend that used it. @default - both */
-  readonly backend?: ServerEnv["BACKEND"];
-}[] = [
-  { old: "ENGINE", by: "BACKEND", values: "onnxruntime or triton" },
-  { old: "MODEL_NAME", by: "MODELS", values: `names of models, such as ${defaultModel.name}` },
-  {
-    old: "MODEL_PRETRAINED",
-    by: "MODELS",
-    values: `names of models, such as ${defaultModel.name}`,
-  },
-  {
-    old: "MODEL_PATH",
-    by: "MODEL_REPOSITORY",
-    values: `the folder with ${tritonModelName(defaultModel, "fp32")}/1/model.onnx`,
-    backend: "onnxruntime",
-  },
-  {
-    old: "TRITON_VARIANT",
-    by: "TRITON_MODEL_KIND",
-    values: servedKinds.join(", "),
-    backend: "triton",
-  },
-  {
-    old: "TRITON_MODEL", // also a variable of the client
-    by: "TRITON_MODEL_KIND",
-    values: servedKinds.join(", "),
-    backend: "triton",
-  },
-];
-
-/** Returns one line for each replaced variable that is set without the one that replaces it. */
-function renamedVariables(env: Readonly<Record<string, string | undefined>>): readonly string[] {
-  const own = env.BACKEND || "onnxruntime";
-  return replacedVariables.flatMap(({ old, by, values, backend = own }) =>
-    !env[old] || env[by] || backend !== own
-      ? []
-      : [`${old} was replaced by ${by}: set ${by} to ${values}, got ${old} '${env[old]}'`],
-  );
 }
 
 /** Settings whose value no error message contains. */

@@ -12,11 +12,8 @@ import { restrictControl } from "../../contract/triton-flags.ts";
 import { testRepository } from "../../emulator/test-repository.ts";
 import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
-import {
-  type RunningEmbedServer,
-  startEmbedServer,
-} from "../../inference-image/server/embed-server.ts";
-import { readSettings } from "../../inference-image/server/settings.ts";
+import type { RunningEmbedServer } from "../../inference-image/server/embed-server.ts";
+import { startLoaded } from "../../inference-image/server/test-embed-server.ts";
 import { writeModelRepository } from "../../model-tools/repository.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import type { CheckContext } from "./check.ts";
@@ -50,17 +47,13 @@ beforeAll(async () => {
     [{ spec: model, files: { image: await tinyModel() } }],
     repository.path,
   );
-  const settings = readSettings({
-    HOST: "127.0.0.1",
-    LOG_LEVEL: "silent",
+  server = await startLoaded({
     MODELS: `${model.name}:image`,
     MODEL_REPOSITORY: repository.path,
     API_KEY: apiKey,
     IMAGE_URL_HOSTS: imageHost,
   });
-  server = await startEmbedServer({ ...settings, PORT: 0 });
   cleanUps.push(() => server.stop());
-  await server.loaded;
   url = `http://127.0.0.1:${server.port}`;
   const bytes = await picture("jpeg");
   const response = await fetch(`${url}${embedPaths.embed}`, {

@@ -7,11 +7,10 @@ import { firstTowersOf, type ServiceUnderTest } from "../../bench/run/service-un
 import { makeTextReference } from "../../bench/run/text-reference.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { serverEnv } from "../../contract/server/server-env.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { startTestTriton } from "../../inference-image/gateway/test-triton.ts";
 import { writeTestRepository } from "../../inference-image/models/test-text-model.ts";
-import { startEmbedServer } from "../../inference-image/server/embed-server.ts";
+import { startLoaded } from "../../inference-image/server/test-embed-server.ts";
 import { checkBatching } from "./batching.ts";
 import type { CheckContext, Samples } from "./check.ts";
 import { checkErrors } from "./errors.ts";
@@ -57,18 +56,12 @@ async function sendTexts(service: ServiceUnderTest, samples: Samples): Promise<v
 test("an embed server with only a text tower gets texts", async () => {
   const repository = await textRepository();
   const samples = await samplesOf(repository);
-  const server = await startEmbedServer({
-    ...serverEnv.parse({
-      HOST: "127.0.0.1",
-      MODELS: `${model.name}:text`,
-      MODEL_REPOSITORY: repository,
-      LOG_LEVEL: "silent",
-    }),
-    INTRA_OP_THREADS: 1,
-    PORT: 0,
+  const server = await startLoaded({
+    MODELS: `${model.name}:text`,
+    MODEL_REPOSITORY: repository,
+    INTRA_OP_THREADS: "1",
   });
   onTestFinished(() => server.stop());
-  await server.loaded;
   const url = `http://127.0.0.1:${server.port}`;
   const service = serviceAt(url, "embed-http", { model });
   await sendTexts(service, samples);
