@@ -13,7 +13,7 @@ const onCluster = [
 /** Tests of whole runs of a command or a measurement, most of which wait for processes for seconds. */
 const wholeRuns = [
   "bench/run/bench-run.test.ts",
-  "bench/load/measure-load.test.ts",
+  "target/load/measure-load.test.ts",
   "cli/commands/{bench,serve,sweep,verify}.test.ts",
   "cli/model/model-deploy.test.ts",
   "verify/verify.test.ts",

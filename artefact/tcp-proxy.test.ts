@@ -1,6 +1,6 @@
 import { createServer, type Server } from "node:http";
 import { afterEach, expect, test } from "vitest";
-import { openHttpClient } from "../bench/run/http-client.ts";
+import { openHttpClient } from "../target/requests/http-client.ts";
 import { freePorts, isPortInUse } from "./free-ports.ts";
 import { startTcpProxy } from "./tcp-proxy.ts";
 

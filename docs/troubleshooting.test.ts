@@ -37,7 +37,7 @@ function* sources(folder: string): Generator<string> {
 const texts = [
   ...["contract", "inference", "client", "model-tools", "constructs", "http", "emulator"],
   ...["inference-image"],
-  ...["artefact", "bench", "verify", "review", "stacks", "cli", "tools"],
+  ...["artefact", "target", "report", "bench", "verify", "review", "stacks", "cli", "tools"],
 ]
   .flatMap((folder) => [...sources(folder)])
   .map((file) => readFileSync(join(root, file), "utf8"));

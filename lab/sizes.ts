@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { aligned } from "../bench/report/text-table.ts";
+import { aligned } from "../report/render/text-table.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 const isSource = /\.(?:ts|mts|mjs|py|tpl|c)$/;

@@ -18,6 +18,8 @@ const packages = [
   "verify",
   "review",
   "bench",
+  "target",
+  "report",
   "artefact",
   "examples/photo-dedupe",
   "inference-image",

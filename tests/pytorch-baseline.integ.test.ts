@@ -8,8 +8,6 @@ import { freePorts } from "../artefact/free-ports.ts";
 import { waitUntilReady } from "../artefact/simulation.ts";
 import { parseBenchRecord } from "../bench/record/bench-record.ts";
 import { parseRecord } from "../bench/record/record.ts";
-import { readSamples } from "../bench/run/reference.ts";
-import { cosine } from "../bench/stats/statistics.ts";
 import { localPytorch } from "../cli/model/pytorch-baseline.ts";
 import { runProgram } from "../cli/shared/run-program.ts";
 import { clipstack } from "../cli/test-programs.ts";
@@ -21,6 +19,8 @@ import { syntheticImages } from "../model-tools/compare-models.ts";
 import { onnxChunks } from "../model-tools/onnx-writer.ts";
 import { exportedTower } from "../model-tools/test-exported-tower.ts";
 import { tinyModel } from "../model-tools/test-model.ts";
+import { readSamples } from "../target/reference/reference.ts";
+import { cosine } from "../target/stats/statistics.ts";
 
 const { pytorch, noPytorch = "" } = await localPytorch({ onProgress: () => {} });
 const skipped = noPytorch && ` (skipped: ${noPytorch})`;

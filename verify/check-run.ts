@@ -1,20 +1,22 @@
 import { describe, type Workload } from "../artefact/workload.ts";
 import {
   type CheckResult,
-  type EnvironmentSubject,
   type Measurement,
   recordSchemaVersion,
   type VerifyRecord,
+  type VerifyTarget,
 } from "../bench/record/record.ts";
-import { reason } from "../bench/run/http-client.ts";
-import { describeCommit, describeMachine } from "../bench/run/machine.ts";
-import { parityLimits, type VerifyTarget } from "../bench/run/parity.ts";
-import type { ChooseModel, ReferenceModel, SampleImage } from "../bench/run/reference.ts";
-import { serverVersion } from "../bench/run/server-version.ts";
-import { resultOf, type ServiceUnderTest } from "../bench/run/service-under-test.ts";
-import { p99MinimumSamples } from "../bench/stats/statistics.ts";
 import { UserError } from "../contract/user-error.ts";
+import { describeCommit, describeMachine } from "../target/readings/machine.ts";
+import { parityLimits } from "../target/reference/parity.ts";
+import type { ChooseModel, ReferenceModel, SampleImage } from "../target/reference/reference.ts";
+import { reason } from "../target/requests/http-client.ts";
+import { serverVersion } from "../target/service/server-version.ts";
+import type { ServiceUnderTest } from "../target/service/service-under-test.ts";
+import { p99MinimumSamples } from "../target/stats/statistics.ts";
+import type { EnvironmentSubject } from "../target/subject/subject.ts";
 import type { Check, CheckContext } from "./checks/check.ts";
+import { resultOf } from "./checks/check-result.ts";
 import { loadConcurrency } from "./checks/load.ts";
 import { checks } from "./checks/registry.ts";
 

@@ -1,5 +1,5 @@
 import type { CheckResult } from "../bench/record/record.ts";
-import { environmentPrefix, type Output, startStatusLine } from "../bench/run/status-line.ts";
+import { environmentPrefix, type Output, startStatusLine } from "../report/status-line.ts";
 import type { VerifyEvent } from "./check-run.ts";
 
 /** Progress output of a run. */

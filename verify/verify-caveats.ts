@@ -1,6 +1,6 @@
 import type { VerifyRecord } from "../bench/record/record.ts";
-import { runCaveats, subjectCaveats } from "../bench/report/caveats.ts";
-import type { Caveat } from "../bench/report/document.ts";
+import type { Caveat } from "../report/document/document.ts";
+import { runCaveats, subjectCaveats } from "../target/subject/subject-caveats.ts";
 
 /** Limitations of a verification, most severe first. */
 export function caveatsOf({

@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { dockerDocument } from "../artefact/test-artefact.ts";
-import { openHttpClient } from "../bench/run/http-client.ts";
+import { openHttpClient } from "../target/requests/http-client.ts";
 import { requireKeys } from "./verify-deployed.ts";
 
 test("fails if a service requires an API key and none is set, naming both variables", () => {

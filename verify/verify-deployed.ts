@@ -2,19 +2,23 @@ import { dirname, join, resolve } from "node:path";
 import { type Artefact, readArtefact } from "../artefact/artefact.ts";
 import { planSimulation } from "../artefact/simulation-plan.ts";
 import type { SimulationPlan } from "../artefact/simulation-types.ts";
-import type { EnvironmentSubject, VerifyRecord } from "../bench/record/record.ts";
-import { type DeployedEnvironment, servicesOfDeployed } from "../bench/run/deployed-environment.ts";
-import { subjectOf } from "../bench/run/local-environment.ts";
+import type { VerifyRecord } from "../bench/record/record.ts";
+import type { Environment } from "../contract/environment.ts";
+import { UserError } from "../contract/user-error.ts";
 import {
   type Preprocess,
   type ReferenceModel,
   References,
   readSamples,
   referenceModels,
-} from "../bench/run/reference.ts";
-import { makeTextReference } from "../bench/run/text-reference.ts";
-import type { Environment } from "../contract/environment.ts";
-import { UserError } from "../contract/user-error.ts";
+} from "../target/reference/reference.ts";
+import { makeTextReference } from "../target/reference/text-reference.ts";
+import {
+  type DeployedEnvironment,
+  servicesOfDeployed,
+} from "../target/service/deployed-environment.ts";
+import { subjectOf } from "../target/service/local-environment.ts";
+import type { EnvironmentSubject } from "../target/subject/subject.ts";
 import {
   type CheckedEnvironment,
   type CheckOptions,

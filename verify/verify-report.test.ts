@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import type { VerifyRecord } from "../bench/record/record.ts";
 import { failedCheck, testRecord } from "../bench/record/test-record.ts";
-import { renderHtml } from "../bench/report/render-html.ts";
-import { renderMarkdown } from "../bench/report/render-md.ts";
-import { renderText } from "../bench/report/render-text.ts";
+import { renderHtml } from "../report/render/render-html.ts";
+import { renderMarkdown } from "../report/render/render-md.ts";
+import { renderText } from "../report/render/render-text.ts";
 import { verifyReport } from "./verify-report.ts";
 
 const reportHtml = (record: VerifyRecord) => renderHtml(verifyReport(record));

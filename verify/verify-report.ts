@@ -1,11 +1,4 @@
-import {
-  type CheckResult,
-  type EnvironmentSubject,
-  type Measurement,
-  modelsOf,
-  type VerifyRecord,
-} from "../bench/record/record.ts";
-import { warningText } from "../bench/report/caveats.ts";
+import type { CheckResult, Measurement, VerifyRecord } from "../bench/record/record.ts";
 import {
   commitText,
   errorsText,
@@ -22,15 +15,22 @@ import {
   tableSection,
   textField,
   whenText,
-} from "../bench/report/document.ts";
+} from "../report/document/document.ts";
 import {
   counted,
   formatDuration,
   formatFraction,
   formatMs,
   formatRate,
-} from "../bench/report/number-format.ts";
-import { artefactFacts, modelText, tritonLabel, tritonsText } from "../bench/report/subject.ts";
+} from "../report/document/number-format.ts";
+import { type EnvironmentSubject, modelsOf } from "../target/subject/subject.ts";
+import { warningText } from "../target/subject/subject-caveats.ts";
+import {
+  artefactFacts,
+  modelText,
+  tritonLabel,
+  tritonsText,
+} from "../target/subject/subject-text.ts";
 import { checks as registry } from "./checks/registry.ts";
 import { caveatsOf } from "./verify-caveats.ts";
 

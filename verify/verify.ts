@@ -4,19 +4,20 @@ import { type Artefact, readArtefact } from "../artefact/artefact.ts";
 import { makeScratchFolder } from "../artefact/scratch-folder.ts";
 import { requirePorts, type ServerCommands, startSimulation } from "../artefact/simulation.ts";
 import type { ModelFiles, SimulationPlan } from "../artefact/simulation-types.ts";
-import type { EnvironmentSubject, VerifyRecord } from "../bench/record/record.ts";
-import { type EnvironmentFile, planFor, subjectOf } from "../bench/run/local-environment.ts";
+import type { VerifyRecord } from "../bench/record/record.ts";
+import type { Modality } from "../contract/model-spec.ts";
+import { UserError } from "../contract/user-error.ts";
 import {
   type Preprocess,
   type ReferenceModel,
   References,
   readSamples,
   referenceModels,
-} from "../bench/run/reference.ts";
-import { openService } from "../bench/run/service-under-test.ts";
-import { makeTextReference } from "../bench/run/text-reference.ts";
-import type { Modality } from "../contract/model-spec.ts";
-import { UserError } from "../contract/user-error.ts";
+} from "../target/reference/reference.ts";
+import { makeTextReference } from "../target/reference/text-reference.ts";
+import { type EnvironmentFile, planFor, subjectOf } from "../target/service/local-environment.ts";
+import { openService } from "../target/service/service-under-test.ts";
+import type { EnvironmentSubject } from "../target/subject/subject.ts";
 import {
   type CheckedEnvironment,
   type CheckOptions,

@@ -1,4 +1,4 @@
-import { aligned } from "../report/text-table.ts";
+import { aligned } from "../../report/render/text-table.ts";
 
 /** Numbers and tables of the text output of `clipstack capacity`. */
 

@@ -1,4 +1,4 @@
-import { quantile } from "../stats/statistics.ts";
+import { quantile } from "../../target/stats/statistics.ts";
 import type { ErrorFactors } from "./capacity-table.ts";
 import { bytesPerImage, predictScenario, type Scenario } from "./scenario.ts";
 import type { ServiceTimes } from "./service-times.ts";

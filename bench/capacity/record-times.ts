@@ -1,7 +1,7 @@
-import { benchEndpointName } from "../record/bench-endpoint.ts";
+import { benchEndpointName } from "../../contract/bench-endpoint.ts";
+import { mean } from "../../target/stats/statistics.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { solve } from "../stats/bisection.ts";
-import { mean } from "../stats/statistics.ts";
 import type { Uncertainty } from "./intervals.ts";
 import { type Demand, predict, type System } from "./model.ts";
 import { largestBatch, type Payload } from "./scenario.ts";

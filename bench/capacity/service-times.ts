@@ -2,7 +2,7 @@ import { gpuCatalogue } from "../../contract/gpus.ts";
 import { gigaFlopsPerItem, imageBytes, imageTowerOf } from "../../contract/model-shapes.ts";
 import type { ImageTower, ModelSpec } from "../../contract/model-spec.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
-import { median } from "../stats/statistics.ts";
+import { median } from "../../target/stats/statistics.ts";
 import {
   type CapacityParameters,
   capacityTable,

@@ -1,12 +1,26 @@
 import { readFileSync } from "node:fs";
 import { z } from "zod";
+import { payloadFormats, serializations } from "../../contract/bench-endpoint.ts";
 import { endpointNames } from "../../contract/environment.ts";
+import { loadShape } from "../../contract/load-shape.ts";
 import { readFailure } from "../../contract/read-failure.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { payloadFormats, serializations } from "./bench-endpoint.ts";
-import { type GpuReadingName, gpuReadingNames } from "./gpu-readings.ts";
+import {
+  clientUse,
+  latency,
+  latencyHistogram,
+  requestErrors,
+  round,
+} from "../../target/load/round.ts";
+import { gpuUse } from "../../target/readings/gpu-readings.ts";
+import { serverTimesSchema } from "../../target/readings/server-times.ts";
+import {
+  machineSubject,
+  measuredSubject,
+  modelSubject,
+  targetKinds,
+} from "../../target/subject/subject.ts";
 import { parseRecordAs, type RecordKind } from "./parse-record.ts";
-import { environmentSubject, machineSubject, measurement, modelSubject } from "./record.ts";
 import { sloSearch } from "./slo-search.ts";
 import { studyIds, studyResult } from "./study-result.ts";
 
@@ -17,28 +31,6 @@ import { studyIds, studyResult } from "./study-result.ts";
 
 /** Incremented when a field changes its name or meaning. */
 export const benchRecordVersion = 3;
-
-/** See `Channels` in `bench/load/channels.ts`. */
-const channels = z.union([z.enum(["shared", "new"]), z.int().min(1)]).optional();
-
-const loadShape = z.discriminatedUnion("kind", [
-  z.strictObject({
-    kind: z.literal("closed loop"),
-    /** Clients; each sends its next request when it receives the response to the previous one. */
-    concurrency: z.int().min(1),
-    channels,
-  }),
-  z.strictObject({
-    kind: z.literal("open loop"),
-    arrivals: z.enum(["constant", "poisson"]),
-    /** Requests per second, sent regardless of outstanding responses. */
-    ratePerSecond: z.number().gt(0),
-    /** Seed of the arrival times. */
-    seed: z.int(),
-    channels,
-  }),
-]);
-export type LoadShape = z.infer<typeof loadShape>;
 
 /** Conditions of a load point that a study changed. */
 export const conditions = z.strictObject({
@@ -52,98 +44,6 @@ export const conditions = z.strictObject({
   topology: z.enum(["instance-group", "per-gpu"]).optional(),
 });
 export type Conditions = z.infer<typeof conditions>;
-
-export const latency = z.strictObject({
-  mean: z.number(),
-  p50: z.number(),
-  p90: z.number(),
-  p95: z.number(),
-  p99: z.number(),
-  max: z.number(),
-  /** Whether there are enough samples; below the minimum, p99 is determined by one or two requests. */
-  p99Reliable: z.boolean(),
-});
-
-export const window = z.strictObject({
-  seconds: z.number().gt(0),
-  /** Successful responses in the window. */
-  requests: z.int().min(0),
-  imagesPerSecond: z.number().min(0),
-  p99Ms: z.number().optional(),
-  failed: z.int().min(0),
-});
-
-/** Mean times of the requests in the measured windows, from the server's counters, in milliseconds per request. */
-export const serverTimes = z.strictObject({
-  /** `triton`: `nv_inference_*`; `embed`: the embed server's histograms. */
-  source: z.enum(["triton", "embed"]),
-  requests: z.number().min(0),
-  executions: z.number().min(0).optional(),
-  /** Images per execution of the model. */
-  averageBatch: z.number().min(0).optional(),
-  /** Total time in the server. */
-  requestMs: z.number().optional(),
-  /** Decoding and preprocessing of images, for the payload format `jpeg`. */
-  decodeMs: z.number().optional(),
-  queueMs: z.number().optional(),
-  inputMs: z.number().optional(),
-  inferMs: z.number().optional(),
-  outputMs: z.number().optional(),
-});
-
-const gpuUse = z.strictObject({
-  /** Main source; with `triton metrics`, readings that Triton does not report are from `nvidia-smi`. */
-  source: z.enum(["triton metrics", "nvidia-smi"]),
-  gpus: z.array(
-    z.strictObject({
-      /** UUID, or the index if the source reports only that. */
-      id: z.string(),
-      ...(Object.fromEntries(
-        gpuReadingNames.map((name) => [name, z.number().optional()]),
-      ) as Record<GpuReadingName, z.ZodOptional<z.ZodNumber>>),
-    }),
-  ),
-});
-
-/** Resource use of the load generator, which must not limit the measurement. */
-export const clientUse = z.strictObject({
-  /** Processes that send requests. */
-  workers: z.int().min(1),
-  /** CPU utilisation of the busiest worker, 1 = one core. */
-  busiestWorkerCores: z.number(),
-  /** Highest p99 of any worker's event-loop delay, milliseconds. */
-  eventLoopDelayP99Ms: z.number(),
-  /**
-   * Fraction of the requests sent later than 1 ms, 10 % of the mean interval or 10 % of the p50, whichever is longest, after they were
-   * due, 0..1.
-   */
-  delayedSends: z.number(),
-});
-
-/** Measurements of a load point between two starts of the load; the unit of every interval. */
-export const round = z.strictObject({
-  /** Number of the round, from 1; the load points of a round were measured in random order. */
-  round: z.int().min(1),
-  /** Position in the order of the round, from 1. */
-  position: z.int().min(1).optional(),
-  startedAt: z.iso.datetime().optional(),
-  warmup: z.strictObject({ seconds: z.number(), requests: z.int() }),
-  /** Measured windows in order; all of them count. */
-  windows: z.array(window),
-  /** `short`: a window is missing or was cut off. */
-  outcome: z.enum(["complete", "short", "interrupted"]),
-  seconds: z.number().min(0),
-  samples: z.int().min(0),
-  requestsPerSecond: z.number().min(0),
-  imagesPerSecond: z.number().min(0),
-  achievedShare: z.number().optional(),
-  latencyMs: latency.optional(),
-  errors: measurement.shape.errors,
-  client: clientUse.optional(),
-  /** Reasons why the round is invalid; whole sentences. */
-  invalid: z.array(z.string()),
-});
-export type Round = z.infer<typeof round>;
 
 /** Load point: one combination of endpoint, batch size and concurrency or rate, and its measurements in all rounds. */
 export const loadPoint = z.strictObject({
@@ -188,36 +88,17 @@ export const loadPoint = z.strictObject({
   /** Percentiles of the requests of all rounds together. */
   latencyMs: latency.optional(),
   /** [latency in microseconds, requests], ascending: the raw histogram. */
-  histogram: measurement.shape.histogram,
+  histogram: latencyHistogram,
   /** Failed requests by code: in the measured windows, and including the warm-up. */
-  errors: measurement.shape.errors,
-  errorsWithWarmup: measurement.shape.errors,
+  errors: requestErrors,
+  errorsWithWarmup: requestErrors,
   client: clientUse,
-  server: serverTimes.optional(),
+  server: serverTimesSchema.optional(),
   gpu: gpuUse.optional(),
   /** Reasons why the load point is invalid; whole sentences. */
   invalid: z.array(z.string()),
 });
 export type LoadPoint = z.infer<typeof loadPoint>;
-
-/** Versions of a server's libraries, from its image or its package. */
-export const software = z.strictObject({
-  /** Release of NVIDIA's image, such as `26.07`. */
-  tritonRelease: z.string().optional(),
-  cuda: z.string().optional(),
-  tensorrt: z.string().optional(),
-  onnxRuntime: z.string().optional(),
-});
-export type Software = z.infer<typeof software>;
-
-export const price = z.strictObject({
-  usdPerHour: z.number().min(0),
-  /** Date of the price, in the format of its source. */
-  date: z.string(),
-  /** Source of the price: the GPU catalogue, or `--price`. */
-  source: z.string(),
-});
-export type Price = z.infer<typeof price>;
 
 export const benchRecord = z.strictObject({
   schema: z.literal(benchRecordVersion),
@@ -232,29 +113,13 @@ export const benchRecord = z.strictObject({
     commit: z.string().optional(),
     dirty: z.boolean().optional(),
     /** `simulation`: local processes; `addresses`: given on the command line, environment unknown. */
-    target: z.enum(["simulation", "deployed", "addresses"]),
+    target: z.enum(targetKinds),
     /** Command line without secrets. */
     commandLine: z.array(z.string()).optional(),
-    /** Name and version reported by the server of each service. */
-    servers: z.array(
-      z.strictObject({
-        service: z.string(),
-        name: z.string(),
-        version: z.string(),
-        /** Versions of its libraries, if known. */
-        software: software.optional(),
-      }),
-    ),
-    /** Version of the NVIDIA driver on the measured host. */
-    driver: z.string().optional(),
     model: modelSubject,
     /** Machine of the load generator, and of the servers in a local simulation. */
     machine: machineSubject,
-    gpu: z
-      .strictObject({ name: z.string(), count: z.int().min(1), vramMiB: z.int().optional() })
-      .optional(),
-    price: price.optional(),
-    environments: z.array(environmentSubject),
+    ...measuredSubject.shape,
   }),
   settings: z.strictObject({
     /** Names of endpoints by `benchEndpointName`. */

@@ -1,7 +1,8 @@
-import { formatMs, formatPercent, formatRate } from "../report/number-format.ts";
-import { mean } from "../stats/statistics.ts";
-import type { LoadPoint, Round } from "./bench-record.ts";
-import type { GpuReadingName } from "./gpu-readings.ts";
+import { formatMs, formatPercent, formatRate } from "../../report/document/number-format.ts";
+import type { Round } from "../../target/load/round.ts";
+import type { GpuReadingName } from "../../target/readings/gpu-readings.ts";
+import { mean } from "../../target/stats/statistics.ts";
+import type { LoadPoint } from "./bench-record.ts";
 import { type TimePartId, timePartNames, timeParts } from "./time-parts.ts";
 
 /** Metric of a load point: one row here, a collector and a test. Tables and the comparison use the rows. */

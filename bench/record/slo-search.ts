@@ -1,6 +1,6 @@
 import { z } from "zod";
+import { payloadFormats, serializations } from "../../contract/bench-endpoint.ts";
 import { endpointNames } from "../../contract/environment.ts";
-import { payloadFormats, serializations } from "./bench-endpoint.ts";
 
 /** Percentiles of an SLO, and their percentages. */
 export const sloPercents = { p50: 50, p95: 95, p99: 99 } as const;

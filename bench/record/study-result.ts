@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { serializations } from "./bench-endpoint.ts";
+import { serializations } from "../../contract/bench-endpoint.ts";
 
 /** The studies of `clipstack sweep`. */
 export const studyIds = [

@@ -1,4 +1,3 @@
-import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import {
   type DataTable,
   type Field,
@@ -7,7 +6,15 @@ import {
   type Section,
   type TableCell,
   tableOf,
-} from "./document.ts";
+} from "../../report/document/document.ts";
+import {
+  counted,
+  formatCount,
+  formatMs,
+  formatRate,
+  formatRatio,
+} from "../../report/document/number-format.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { batchFigures } from "./figures.ts";
 import { batchPoints } from "./load-point-grid.ts";
 import { latencyFields, metricField, nameField, trustField } from "./load-point-table.ts";
@@ -21,7 +28,6 @@ import {
   seriesOf,
   trustOf,
 } from "./load-points.ts";
-import { counted, formatCount, formatMs, formatRate, formatRatio } from "./number-format.ts";
 import { studyNotes } from "./study-section.ts";
 
 export function batchSection(record: BenchRecord): Section | undefined {

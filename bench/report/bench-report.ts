@@ -1,6 +1,7 @@
+import type { Report, Section } from "../../report/document/document.ts";
+import { warningText } from "../../target/subject/subject-caveats.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
-import { caveatsOf, warningText } from "./caveats.ts";
-import type { Report, Section } from "./document.ts";
+import { caveatsOf } from "./caveats.ts";
 import { sectionsOf } from "./sections.ts";
 import { sloSections } from "./slo-section.ts";
 import { allFacts, headFacts } from "./subject.ts";

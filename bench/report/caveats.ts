@@ -1,80 +1,17 @@
+import type { Caveat } from "../../report/document/document.ts";
+import { counted, formatCount, listed } from "../../report/document/number-format.ts";
+import { runCaveats, sentence, subjectCaveats } from "../../target/subject/subject-caveats.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import {
-  type EnvironmentSubject,
-  isStandIn,
-  type ModelSubject,
-  modelsOf,
-  type VerifyRecord,
-} from "../record/record.ts";
-import type { Caveat } from "./document.ts";
 import { trustOf } from "./load-points.ts";
-import { counted, formatCount, listed } from "./number-format.ts";
-import { modelText } from "./subject.ts";
-
-/** Subject of a run, whichever command made its record. */
-interface RunSubject {
-  readonly target: "simulation" | "deployed" | "addresses";
-  readonly dirty?: boolean;
-  readonly machine: VerifyRecord["subject"]["machine"];
-  readonly model: ModelSubject;
-  readonly environments: readonly EnvironmentSubject[];
-}
 
 /** Limitations of a benchmark's figures, most severe first. */
 export function caveatsOf(record: BenchRecord): readonly Caveat[] {
   return [...subjectCaveats(record.subject), ...figureCaveats(record), ...knowledge(record)];
 }
 
-/** Severe limitations in a few words; empty if there are none. */
-export function warningText(caveats: readonly Caveat[]): string {
-  const titles = caveats
-    .filter(({ kind }) => kind !== "know")
-    .map(({ title }, i) => (i === 0 ? title : `${title.charAt(0).toLowerCase()}${title.slice(1)}`));
-  return listed(titles);
-}
-
 /** Returns whether the figures are those of the deployment. */
 export function representsDeployment({ subject }: BenchRecord): boolean {
   return subjectCaveats(subject).length === 0;
-}
-
-/** Differences between what was measured and what will be deployed. */
-export function subjectCaveats(subject: RunSubject): readonly Caveat[] {
-  const caveats: Caveat[] = [];
-  const add = (title: string, text: string) => caveats.push({ kind: "subject", title, text });
-  const onGpu = subject.environments.filter(({ accelerator }) => accelerator === "gpu");
-  if (subject.target === "simulation" && onGpu.length > 0) {
-    add(
-      "CPU instead of GPU",
-      `${listed(onGpu.map(({ name }) => name))} ${onGpu.length === 1 ? "is" : "are"} configured for GPUs, but this run used ${counted(subject.machine.cores, "CPU core")}, shared with the load generator. The figures predict neither the latency and throughput on a GPU nor which endpoint is faster there.`,
-    );
-  }
-  if (subject.target === "simulation") {
-    add(
-      "Local simulation",
-      "Local processes of clipstack's server and Triton emulator replaced the containers. Ports, settings, models and protocols were tested as synthesized; images, drivers, networks and resource limits were not.",
-    );
-  }
-  const withTiny = subject.environments.filter(({ model, models }) =>
-    (models ?? [model ?? subject.model]).some(({ name }) => name === "tiny"),
-  );
-  if (withTiny.length > 0 || subject.model.name === "tiny") {
-    const isAll = withTiny.length === subject.environments.length;
-    const where = isAll ? "the environment" : listed(withTiny.map(({ name }) => name));
-    add(
-      "Tiny model",
-      `A small test model with random weights replaced the model of ${where}. The figures show the cost of servers and protocols without the model, and the embeddings are meaningless.`,
-    );
-  }
-  const standIns = modelsOf(subject.model, subject.environments).filter(isStandIn);
-  if (standIns.length > 0) {
-    const names = new Set(standIns.map(({ name, spec }) => spec ?? name));
-    add(
-      "Stand-in",
-      `A small generated model with random weights replaced ${listed([...names])}, because the generator does not know the architecture. Speed and size are not those of the model, and the embeddings are meaningless.`,
-    );
-  }
-  return caveats;
 }
 
 function figureCaveats(record: BenchRecord): readonly Caveat[] {
@@ -144,47 +81,6 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
   return caveats;
 }
 
-/**
- * Facts about a run that do not make its figures wrong.
- *
- * @param random - Severity of random weights, which do not change speed.
- */
-export function runCaveats(
-  subject: RunSubject,
-  random: Caveat["kind"] = "know",
-): readonly Caveat[] {
-  const caveats: Caveat[] = [];
-  const add = (title: string, text: string, kind: Caveat["kind"] = "know") =>
-    caveats.push({ kind, title, text });
-  const { target, model, environments, dirty } = subject;
-  const untrained = modelsOf(model, environments).filter(
-    (one) => one.weights === "random" && one.name !== "tiny" && !isStandIn(one),
-  );
-  if (untrained.length > 0) {
-    const names = new Set(untrained.map(({ name, spec }) => spec ?? name));
-    add(
-      "Random weights",
-      `The weights of ${listed([...names])} are random: architecture and cost are those of the model, but the embeddings are meaningless. Timings and parity between endpoints are valid; the quality of embeddings is not.`,
-      random,
-    );
-  }
-  if (target === "deployed") {
-    add(
-      "Network included",
-      "Requests came from the load generator named below, so latency includes its network path; other clients see different figures.",
-    );
-  }
-  if (dirty === true) add("Uncommitted changes", "Files differed from the commit.");
-  for (const { name, artefact, model: own, notes } of environments) {
-    if (own !== undefined) add(name, `Compared with its own model, ${modelText(own)}.`);
-    if (artefact.editedByHand) {
-      add(name, `${artefact.file} was edited after it was synthesized, and was used as edited.`);
-    }
-    for (const note of notes) add(name, sentence(note));
-  }
-  return caveats;
-}
-
 function knowledge({ subject, loadPoints, notes }: BenchRecord): readonly Caveat[] {
   const caveats: Caveat[] = [...runCaveats(subject)];
   const add = (title: string, text: string) => caveats.push({ kind: "know", title, text });
@@ -227,8 +123,4 @@ function named(loadPoints: readonly LoadPoint[]): string {
   const names = loadPoints.slice(0, maxListed).map(({ id }) => id);
   const rest = loadPoints.length - maxListed;
   return `${names.join("; ")}${rest > 0 ? `; and ${counted(rest, "other")}` : ""} (b: images per request, c: clients)`;
-}
-
-function sentence(text: string): string {
-  return /[.!?]$/.test(text) ? text : `${text}.`;
 }

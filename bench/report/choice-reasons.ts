@@ -1,7 +1,3 @@
-import type { LoadPoint } from "../record/bench-record.ts";
-import { timePartNames, timeParts } from "../record/time-parts.ts";
-import type { Contender } from "./contenders.ts";
-import { failedShare, isFailing, isOffered } from "./load-points.ts";
 import {
   formatBytes,
   formatMs,
@@ -9,7 +5,11 @@ import {
   formatRate,
   formatRatio,
   listed,
-} from "./number-format.ts";
+} from "../../report/document/number-format.ts";
+import type { LoadPoint } from "../record/bench-record.ts";
+import { timePartNames, timeParts } from "../record/time-parts.ts";
+import type { Contender } from "./contenders.ts";
+import { failedShare, isFailing, isOffered } from "./load-points.ts";
 import { advantage, type JudgedMetric } from "./ties.ts";
 
 /** Sentence on whether an open loop achieved the offered rate; empty for a closed loop. */

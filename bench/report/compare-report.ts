@@ -1,12 +1,3 @@
-import type { BenchRecord } from "../record/bench-record.ts";
-import { type ComparedMetric, comparedMetrics } from "../record/metrics.ts";
-import {
-  type Comparison,
-  type EndpointChange,
-  type Judgement,
-  type LoadPointChange,
-  ratioText,
-} from "./compare.ts";
 import {
   commitText,
   type DataTable,
@@ -21,8 +12,17 @@ import {
   tableOf,
   tableSection,
   textField,
-} from "./document.ts";
-import { counted, formatRate, listed } from "./number-format.ts";
+} from "../../report/document/document.ts";
+import { counted, formatRate, listed } from "../../report/document/number-format.ts";
+import type { BenchRecord } from "../record/bench-record.ts";
+import { type ComparedMetric, comparedMetrics } from "../record/metrics.ts";
+import {
+  type Comparison,
+  type EndpointChange,
+  type Judgement,
+  type LoadPointChange,
+  ratioText,
+} from "./compare.ts";
 import { environmentText } from "./subject.ts";
 
 const marks: Readonly<Record<Judgement, string>> = {

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
+import { renderMarkdown } from "../../report/render/render-md.ts";
+import { renderText } from "../../report/render/render-text.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { compareRecords, differences, mismatches } from "./compare.ts";
 import { compareReport, verdictText } from "./compare-report.ts";
-import { renderMarkdown } from "./render-md.ts";
-import { renderText } from "./render-text.ts";
 import { testBenchRecord, testLoadPoint } from "./test-bench-record.ts";
 
 const record = (

@@ -1,4 +1,5 @@
 import { defaultModel } from "../../contract/models/index.ts";
+import { counted } from "../../report/document/number-format.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { type ComparedMetric, comparedMetrics, metricOf } from "../record/metrics.ts";
 import { figureOf, type Interval, unpairedRatio } from "../stats/intervals.ts";
@@ -14,7 +15,6 @@ import {
   settingText,
   trustOf,
 } from "./load-points.ts";
-import { counted } from "./number-format.ts";
 
 /**
  * Compares two records by load point: changes of throughput and latency and their significance. Pure and deterministic.

@@ -1,3 +1,16 @@
+import {
+  type DataTable,
+  type Field,
+  numberField,
+  type Section,
+  tableOf,
+} from "../../report/document/document.ts";
+import {
+  counted,
+  formatCount,
+  formatPercent,
+  formatRate,
+} from "../../report/document/number-format.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import type { Interval } from "../stats/intervals.ts";
 import {
@@ -9,7 +22,6 @@ import {
   uslMinimumPoints,
   uslPeak,
 } from "../stats/usl.ts";
-import { type DataTable, type Field, numberField, type Section, tableOf } from "./document.ts";
 import { concurrencyFigures } from "./figures.ts";
 import { concurrencyPoints } from "./load-point-grid.ts";
 import {
@@ -20,7 +32,6 @@ import {
   trustField,
 } from "./load-point-table.ts";
 import { clientsOf, isUnmodified, type Series, seriesOf, trustOf } from "./load-points.ts";
-import { counted, formatCount, formatPercent, formatRate } from "./number-format.ts";
 import { studyNotes } from "./study-section.ts";
 
 interface ConcurrencyLine extends Series {

@@ -1,5 +1,6 @@
+import { numberField, type Section, tableOf, textField } from "../../report/document/document.ts";
+import { formatUsd } from "../../report/document/number-format.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import { numberField, type Section, tableOf, textField } from "./document.ts";
 import { metricField, nameField, trustField } from "./load-point-table.ts";
 import {
   costBasis,
@@ -9,7 +10,6 @@ import {
   settingText,
   usdPerThousand,
 } from "./load-points.ts";
-import { formatUsd } from "./number-format.ts";
 import { costFigure } from "./time-figures.ts";
 
 /** Cost of each endpoint at its highest throughput, cheapest first. */

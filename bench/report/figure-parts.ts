@@ -1,16 +1,16 @@
-import type { LoadPoint } from "../record/bench-record.ts";
-import type { Figure, Swatch } from "./document.ts";
-import { settingText, trustOf } from "./load-points.ts";
-import { formatCount, formatMs, formatRate } from "./number-format.ts";
+import type { Figure, Swatch } from "../../report/document/document.ts";
+import { formatCount, formatMs, formatRate } from "../../report/document/number-format.ts";
 import {
   crossedSwatch,
   indexedStyle,
   lineSwatch,
   openSwatch,
   type PlotPoint,
-} from "./plot-styles.ts";
-import { type Axis, type LinePlot, linePlot } from "./plots.ts";
-import { type BarRow, barPlot } from "./row-plots.ts";
+} from "../../report/plots/plot-styles.ts";
+import { type Axis, type LinePlot, linePlot } from "../../report/plots/plots.ts";
+import { type BarRow, barPlot } from "../../report/plots/row-plots.ts";
+import type { LoadPoint } from "../record/bench-record.ts";
+import { settingText, trustOf } from "./load-points.ts";
 
 export const milliseconds: Axis = { label: "ms", kind: "log", format: formatTick };
 

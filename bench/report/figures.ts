@@ -1,6 +1,23 @@
+import type { Figure, Swatch } from "../../report/document/document.ts";
+import {
+  counted,
+  formatCount,
+  formatMs,
+  formatPercent,
+  formatRatio,
+} from "../../report/document/number-format.ts";
+import {
+  crossedSwatch,
+  endpointStyle,
+  openSwatch,
+  type PlotLine,
+  type PlotPoint,
+  ringSwatch,
+} from "../../report/plots/plot-styles.ts";
+import type { Axis } from "../../report/plots/plots.ts";
+import { rangeLegend, rangePlot } from "../../report/plots/row-plots.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
 import { saturationOf, type UslFit, uslThroughput } from "../stats/usl.ts";
-import type { Figure, Swatch } from "./document.ts";
 import {
   byEnvironment,
   doubtMarks,
@@ -10,17 +27,6 @@ import {
   titleOf,
 } from "./figure-parts.ts";
 import { clientsOf, endpointOf, type Series, settingText, trustOf } from "./load-points.ts";
-import { counted, formatCount, formatMs, formatPercent, formatRatio } from "./number-format.ts";
-import {
-  crossedSwatch,
-  endpointStyle,
-  openSwatch,
-  type PlotLine,
-  type PlotPoint,
-  ringSwatch,
-} from "./plot-styles.ts";
-import type { Axis } from "./plots.ts";
-import { rangeLegend, rangePlot } from "./row-plots.ts";
 
 /** p50 to p99 of each endpoint at the smallest common load. */
 export function endpointLatencyFigure(

@@ -1,6 +1,6 @@
+import { counted } from "../../report/document/number-format.ts";
+import { throttleReasonNames } from "../../target/readings/gpu-readings.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
-import { throttleReasonNames } from "../record/gpu-readings.ts";
-import { counted } from "./number-format.ts";
 
 type Reading = NonNullable<LoadPoint["gpu"]>["gpus"][number];
 

@@ -1,9 +1,4 @@
-import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import { type Interval, pairedRatio } from "../stats/intervals.ts";
-import { numberField, tableOf, textField } from "./document.ts";
-import { barFigure, indexedLineFigure } from "./figure-parts.ts";
-import { loadField, metricField, nameField, trustField } from "./load-point-table.ts";
-import { clientsOf, loadPointsOfStudy, type Series, seriesOf } from "./load-points.ts";
+import { numberField, tableOf, textField } from "../../report/document/document.ts";
 import {
   counted,
   formatCount,
@@ -11,7 +6,12 @@ import {
   formatPercent,
   formatRate,
   formatRatio,
-} from "./number-format.ts";
+} from "../../report/document/number-format.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
+import { type Interval, pairedRatio } from "../stats/intervals.ts";
+import { barFigure, indexedLineFigure } from "./figure-parts.ts";
+import { loadField, metricField, nameField, trustField } from "./load-point-table.ts";
+import { clientsOf, loadPointsOfStudy, type Series, seriesOf } from "./load-points.ts";
 import { isSameLoad, loadTable, type StudyBody, usableLoadPoints } from "./study-section.ts";
 
 /** Throughput by number of GPUs relative to one GPU, at the load per GPU with the most measured numbers of GPUs. */

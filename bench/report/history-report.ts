@@ -1,5 +1,3 @@
-import { metricOf } from "../record/metrics.ts";
-import { ratioText } from "./compare.ts";
 import {
   commitText,
   type DataTable,
@@ -10,11 +8,13 @@ import {
   type Section,
   tableOf,
   textField,
-} from "./document.ts";
+} from "../../report/document/document.ts";
+import { counted, formatRate } from "../../report/document/number-format.ts";
+import { endpointStyle, lineSwatch, type PlotLine } from "../../report/plots/plot-styles.ts";
+import { linePlot } from "../../report/plots/plots.ts";
+import { metricOf } from "../record/metrics.ts";
+import { ratioText } from "./compare.ts";
 import type { HistoryChange, HistoryRun, HistorySeries, HistorySubject } from "./history.ts";
-import { counted, formatRate } from "./number-format.ts";
-import { endpointStyle, lineSwatch, type PlotLine } from "./plot-styles.ts";
-import { linePlot } from "./plots.ts";
 
 /** File that is not part of a history. */
 export interface SkippedFile {

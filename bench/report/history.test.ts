@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
+import { renderHtml } from "../../report/render/render-html.ts";
+import { renderText } from "../../report/render/render-text.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { historyOf, type NamedRecord } from "./history.ts";
 import { historyReport } from "./history-report.ts";
-import { renderHtml } from "./render-html.ts";
-import { renderText } from "./render-text.ts";
 import { testBenchRecord, testLoadPoint } from "./test-bench-record.ts";
 
 /** Record of a day of November with two endpoints, of which `onnx-http` is slower by a factor. */

@@ -1,3 +1,4 @@
+import { modelText } from "../../target/subject/subject-text.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { type ComparedMetric, comparedMetrics } from "../record/metrics.ts";
 import { figureOf, type Interval, levelFor, unpairedRatio } from "../stats/intervals.ts";
@@ -10,7 +11,7 @@ import {
   settingText,
   unreliabilityRank,
 } from "./load-points.ts";
-import { environmentText, modelText } from "./subject.ts";
+import { environmentText } from "./subject.ts";
 
 /** Record and the file that it was read from. */
 export interface NamedRecord {

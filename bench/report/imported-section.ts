@@ -1,7 +1,13 @@
+import { numberField, type Section, tableOf, textField } from "../../report/document/document.ts";
+import {
+  counted,
+  formatCount,
+  formatMs,
+  formatRate,
+  formatRatio,
+} from "../../report/document/number-format.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import { numberField, type Section, tableOf, textField } from "./document.ts";
 import { closedLoop, endpointOf, trustOf } from "./load-points.ts";
-import { counted, formatCount, formatMs, formatRate, formatRatio } from "./number-format.ts";
 
 type Row = BenchRecord["imported"][number]["rows"][number];
 

@@ -1,7 +1,8 @@
+import { type Field, numberCell, textField } from "../../report/document/document.ts";
+import { formatRate } from "../../report/document/number-format.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
 import { type Metric, type MetricName, metricNames, metricOf } from "../record/metrics.ts";
 import { figureInterval } from "../stats/intervals.ts";
-import { type Field, numberCell, textField } from "./document.ts";
 import {
   clientsOf,
   conditionsText,
@@ -11,7 +12,6 @@ import {
   trustOf,
   trustText,
 } from "./load-points.ts";
-import { formatRate } from "./number-format.ts";
 
 /** Row of a table of load points. */
 export interface LoadPointRow {

@@ -1,14 +1,10 @@
+import { benchEndpointName } from "../../contract/bench-endpoint.ts";
 import { endpointNames } from "../../contract/environment.ts";
-import { benchEndpointName } from "../record/bench-endpoint.ts";
-import type {
-  BenchRecord,
-  Conditions,
-  LoadPoint,
-  LoadShape,
-  Price,
-} from "../record/bench-record.ts";
+import type { LoadShape } from "../../contract/load-shape.ts";
+import { counted, formatPercent, formatRatio } from "../../report/document/number-format.ts";
+import type { Price } from "../../target/subject/subject.ts";
+import type { BenchRecord, Conditions, LoadPoint } from "../record/bench-record.ts";
 import type { StudyId } from "../record/study-result.ts";
-import { counted, formatPercent, formatRatio } from "./number-format.ts";
 
 /** Reliability of a figure. */
 export type Trust =

@@ -1,5 +1,13 @@
+import { type Figure, numberField, tableOf, textField } from "../../report/document/document.ts";
+import {
+  counted,
+  formatBytes,
+  formatCount,
+  formatMs,
+  formatRatio,
+} from "../../report/document/number-format.ts";
+import { endpointStyle } from "../../report/plots/plot-styles.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import { type Figure, numberField, tableOf, textField } from "./document.ts";
 import { barFigure, indexedLineFigure } from "./figure-parts.ts";
 import {
   clientsOf,
@@ -11,8 +19,6 @@ import {
   ratioText,
   seriesOf,
 } from "./load-points.ts";
-import { counted, formatBytes, formatCount, formatMs, formatRatio } from "./number-format.ts";
-import { endpointStyle } from "./plot-styles.ts";
 import {
   isSameLoad,
   loadTable,

@@ -1,10 +1,16 @@
+import { numberField, tableOf, textField } from "../../report/document/document.ts";
+import {
+  counted,
+  formatCount,
+  formatMs,
+  formatPercent,
+  listed,
+} from "../../report/document/number-format.ts";
+import { boxSwatch } from "../../report/plots/plot-styles.ts";
+import { median } from "../../target/stats/statistics.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
-import { median } from "../stats/statistics.ts";
-import { numberField, tableOf, textField } from "./document.ts";
 import { barFigure } from "./figure-parts.ts";
 import { environmentFields } from "./load-point-table.ts";
-import { counted, formatCount, formatMs, formatPercent, listed } from "./number-format.ts";
-import { boxSwatch } from "./plot-styles.ts";
 import { type StudyBody, studyResults } from "./study-section.ts";
 
 const seconds = (ms: number) =>

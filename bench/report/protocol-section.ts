@@ -1,6 +1,13 @@
 import { hasEmbedApi } from "../../contract/environment.ts";
+import { type DataTable, numberField, tableOf, textField } from "../../report/document/document.ts";
+import {
+  counted,
+  formatCount,
+  formatMs,
+  formatRate,
+  formatRatio,
+} from "../../report/document/number-format.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import { type DataTable, numberField, tableOf, textField } from "./document.ts";
 import { protocolFigure } from "./figures.ts";
 import { trustField } from "./load-point-table.ts";
 import {
@@ -15,7 +22,6 @@ import {
   loadPointsOfStudy,
   ratioText,
 } from "./load-points.ts";
-import { counted, formatCount, formatMs, formatRate, formatRatio } from "./number-format.ts";
 import { isSameLoad, type StudyBody, usableLoadPoints } from "./study-section.ts";
 
 /** Load points with the same backend, payload, batch size and clients over HTTP and gRPC. */

@@ -5,10 +5,10 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type Browser, chromium, type Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { renderHtml } from "../../report/render/render-html.ts";
 import { verifyReport } from "../../verify/verify-report.ts";
 import { failedCheck, testRecord } from "../record/test-record.ts";
 import { benchReport } from "./bench-report.ts";
-import { renderHtml } from "./render-html.ts";
 import { testBenchRecord, testSimulationRecord } from "./test-bench-record.ts";
 import {
   axeViolations,

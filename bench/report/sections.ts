@@ -1,9 +1,24 @@
+import {
+  errorsText,
+  numberField,
+  type Section,
+  tableOf,
+  textField,
+} from "../../report/document/document.ts";
+import {
+  counted,
+  formatBytes,
+  formatCount,
+  formatMs,
+  formatPercent,
+  formatRate,
+  listed,
+} from "../../report/document/number-format.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { batchSection } from "./batch-section.ts";
 import { concurrencySection } from "./concurrency-section.ts";
 import { smallestLoad } from "./contenders.ts";
 import { costSection } from "./cost-section.ts";
-import { errorsText, numberField, type Section, tableOf, textField } from "./document.ts";
 import { endpointLatencyFigure, rateFigures } from "./figures.ts";
 import { importedSection } from "./imported-section.ts";
 import {
@@ -27,15 +42,6 @@ import {
   settingText,
   trustOf,
 } from "./load-points.ts";
-import {
-  counted,
-  formatBytes,
-  formatCount,
-  formatMs,
-  formatPercent,
-  formatRate,
-  listed,
-} from "./number-format.ts";
 import { sloTrialsSection } from "./slo-section.ts";
 import { studySections } from "./study-sections.ts";
 import { roundsText } from "./subject.ts";

@@ -1,7 +1,7 @@
-import { benchEndpointName } from "../record/bench-endpoint.ts";
+import { benchEndpointName } from "../../contract/bench-endpoint.ts";
+import { counted, listed } from "../../report/document/number-format.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { environmentNames, seriesOf, settingText } from "./load-points.ts";
-import { counted, listed } from "./number-format.ts";
 
 /** Result of a local simulation, which shows whether the load points work and not how fast the deployment is. */
 export function simulationHeadline(record: BenchRecord): string {

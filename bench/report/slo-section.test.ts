@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
+import type { Section } from "../../report/document/document.ts";
+import { renderHtml } from "../../report/render/render-html.ts";
+import { renderMarkdown } from "../../report/render/render-md.ts";
 import { parseBenchRecord } from "../record/bench-record.ts";
+import { benchRecordText } from "../record/record-text.ts";
 import type { SloSearch, SloTrial } from "../record/slo-search.ts";
 import { benchReport } from "./bench-report.ts";
-import type { Section } from "./document.ts";
-import { renderHtml } from "./render-html.ts";
-import { renderMarkdown } from "./render-md.ts";
-import { benchRecordText } from "./save-reports.ts";
 import { testBenchRecord, testLoadPoint } from "./test-bench-record.ts";
 
 function trial(changes: Partial<SloTrial> = {}): SloTrial {

@@ -1,5 +1,3 @@
-import type { BenchRecord } from "../record/bench-record.ts";
-import { confirmedTrial, type Slo, type SloSearch, type SloTrial } from "../record/slo-search.ts";
 import {
   type DataTable,
   type Figure,
@@ -8,11 +6,19 @@ import {
   tableOf,
   tableSection,
   textField,
-} from "./document.ts";
+} from "../../report/document/document.ts";
+import {
+  counted,
+  formatCount,
+  formatMs,
+  formatPercent,
+  formatRate,
+} from "../../report/document/number-format.ts";
+import { indexedStyle, lineSwatch, type PlotLine } from "../../report/plots/plot-styles.ts";
+import { linePlot } from "../../report/plots/plots.ts";
+import type { BenchRecord } from "../record/bench-record.ts";
+import { confirmedTrial, type Slo, type SloSearch, type SloTrial } from "../record/slo-search.ts";
 import { endpointOf, settingText } from "./load-points.ts";
-import { counted, formatCount, formatMs, formatPercent, formatRate } from "./number-format.ts";
-import { indexedStyle, lineSwatch, type PlotLine } from "./plot-styles.ts";
-import { linePlot } from "./plots.ts";
 import type { SloChoice } from "./verdict.ts";
 
 /** Maximum share of its confirmed rate at which a replica is planned to run, for bursts and for the loss of a replica. */

@@ -1,6 +1,12 @@
+import {
+  type DataTable,
+  numberField,
+  type Section,
+  tableOf,
+} from "../../report/document/document.ts";
+import { formatCount } from "../../report/document/number-format.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import type { StudyId, StudyResult } from "../record/study-result.ts";
-import { type DataTable, numberField, type Section, tableOf } from "./document.ts";
 import {
   conditionsFields,
   latencyFields,
@@ -11,7 +17,6 @@ import {
   trustField,
 } from "./load-point-table.ts";
 import { clientsOf, seriesOf, trustOf } from "./load-points.ts";
-import { formatCount } from "./number-format.ts";
 
 type ResultOf<Id extends StudyId> = Extract<StudyResult, { readonly study: Id }>;
 

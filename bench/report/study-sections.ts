@@ -1,6 +1,6 @@
+import type { Section } from "../../report/document/document.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
 import { type StudyId, studyQuestions } from "../record/study-result.ts";
-import type { Section } from "./document.ts";
 import { scaling, topology } from "./gpu-study-sections.ts";
 import { link, queueDelay, serialization } from "./load-study-sections.ts";
 import { coldStart, memory, operators } from "./process-study-sections.ts";

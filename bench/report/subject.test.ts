@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { parseBenchRecord } from "../record/bench-record.ts";
-import { benchRecordText } from "./save-reports.ts";
+import { benchRecordText } from "../record/record-text.ts";
 import { allFacts } from "./subject.ts";
 import { testBenchRecord } from "./test-bench-record.ts";
 

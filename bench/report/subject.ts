@@ -1,9 +1,14 @@
-import { type TritonServerKind, tritonServers } from "../../contract/environment.ts";
-import { type BenchRecord, benchRecordVersion, type Software } from "../record/bench-record.ts";
-import type { EnvironmentSubject, ModelSubject } from "../record/record.ts";
-import { commitText, type Fact, machineText, whenText } from "./document.ts";
+import { commitText, type Fact, machineText, whenText } from "../../report/document/document.ts";
+import { counted, formatBytes, listed } from "../../report/document/number-format.ts";
+import type { EnvironmentSubject, ModelSubject, Software } from "../../target/subject/subject.ts";
+import {
+  artefactFacts,
+  modelText,
+  tritonLabel,
+  tritonsText,
+} from "../../target/subject/subject-text.ts";
+import { type BenchRecord, benchRecordVersion } from "../record/bench-record.ts";
 import { gpuStateText } from "./gpu-state.ts";
-import { counted, formatBytes, listed } from "./number-format.ts";
 
 /** Facts shown below the headline. */
 export function headFacts(record: BenchRecord): readonly Fact[] {
@@ -18,11 +23,6 @@ export function headFacts(record: BenchRecord): readonly Fact[] {
     ["Commit", commitText(subject)],
     ["When", whenText(record)],
   ].filter((fact): fact is [string, string] => fact[1] !== undefined);
-}
-
-/** Label of the Triton servers that the environments declare; a simulation has none of them. */
-export function tritonLabel(target: "simulation" | "deployed" | "addresses"): string {
-  return target === "deployed" ? "Deployed Triton" : "Declared Triton";
 }
 
 /** Facts of the last section: hardware, versions, hashes, settings. */
@@ -149,42 +149,6 @@ function deviceText({ subject }: BenchRecord): string {
   if (target === "simulation") return `this machine's ${machine.cores} CPU cores`;
   if (gpu !== undefined) return `${gpu.count} × ${gpu.name}`;
   return "unknown";
-}
-
-/** Name of a model, its architecture, weights, seed and short hash. */
-export function modelText(model: ModelSubject): string {
-  const facts = [
-    model.spec,
-    model.architecture,
-    model.weights === undefined ? undefined : `${model.weights} weights`,
-    model.seed === undefined ? undefined : `seed ${model.seed}`,
-    model.sha256 === undefined ? undefined : `sha256 ${model.sha256.slice(0, 12)}`,
-  ].filter((fact) => fact !== undefined);
-  return facts.length === 0 ? model.name : `${model.name} (${facts.join(", ")})`;
-}
-
-const serverNames: Readonly<Record<TritonServerKind, string>> = {
-  tritonserver: "NVIDIA's tritonserver",
-  emulator: "clipstack's Triton emulator",
-};
-
-/** Server behind each deployed Triton; empty if no artefact declares it. */
-export function tritonsText(environments: readonly EnvironmentSubject[]): string {
-  const parts = environments.flatMap(({ name, services }) =>
-    tritonServers.flatMap((server) => {
-      const names = services.filter((service) => service.server === server).map((it) => it.name);
-      return names.length === 0 ? [] : [`${names.join(", ")} of ${name}: ${serverNames[server]}`];
-    }),
-  );
-  return parts.join("; ");
-}
-
-/** Artefact and Docker endpoint or cluster of each environment. */
-export function artefactFacts(environments: readonly EnvironmentSubject[]): readonly Fact[] {
-  return environments.map(({ name, artefact, where }) => [
-    name,
-    `${artefact.file}, sha256 ${artefact.sha256.slice(0, 16)}, at ${where}`,
-  ]);
 }
 
 function priceText({ subject: { price } }: BenchRecord): string | undefined {

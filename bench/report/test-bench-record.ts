@@ -1,11 +1,11 @@
-import type { BenchEndpoint } from "../record/bench-endpoint.ts";
+import type { BenchEndpoint } from "../../contract/bench-endpoint.ts";
+import type { LoadShape } from "../../contract/load-shape.ts";
+import type { Round } from "../../target/load/round.ts";
 import {
   type BenchRecord,
   benchRecordVersion,
   type Conditions,
   type LoadPoint,
-  type LoadShape,
-  type Round,
 } from "../record/bench-record.ts";
 import type { StudyId } from "../record/study-result.ts";
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
+import { renderMarkdown } from "../../report/render/render-md.ts";
 import { benchReport } from "./bench-report.ts";
-import { renderMarkdown } from "./render-md.ts";
 import { testBenchRecord, testLoadPoint } from "./test-bench-record.ts";
 import { inUnit } from "./text-items.ts";
 

@@ -1,5 +1,5 @@
+import type { Report } from "../../report/document/document.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
-import type { Report } from "./document.ts";
 
 /** The reports are written for images. Records of texts use the same report with the other unit. */
 

@@ -1,11 +1,11 @@
+import type { Figure } from "../../report/document/document.ts";
+import { formatMs, formatUsd } from "../../report/document/number-format.ts";
+import { boxSwatch, endpointStyle } from "../../report/plots/plot-styles.ts";
+import { type BarRow, barPlot } from "../../report/plots/row-plots.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
 import { type TimePartId, timePartNames, timeParts } from "../record/time-parts.ts";
-import type { Figure } from "./document.ts";
 import { formatTick, titleOf } from "./figure-parts.ts";
 import { clientsOf, endpointOf, settingText } from "./load-points.ts";
-import { formatMs, formatUsd } from "./number-format.ts";
-import { boxSwatch, endpointStyle } from "./plot-styles.ts";
-import { type BarRow, barPlot } from "./row-plots.ts";
 
 /** Load point of an endpoint whose latency is divided into parts. */
 export interface TimeRow {

@@ -1,10 +1,10 @@
+import { type Section, tableOf, textField } from "../../report/document/document.ts";
+import { formatPercent, listed } from "../../report/document/number-format.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { timePartNames, timeParts } from "../record/time-parts.ts";
 import { smallestLoad } from "./contenders.ts";
-import { type Section, tableOf, textField } from "./document.ts";
 import { measuredMetricFields, nameField } from "./load-point-table.ts";
 import { closedLoop, fastest, isUnmodified, seriesOf, settingText } from "./load-points.ts";
-import { formatPercent, listed } from "./number-format.ts";
 import { type TimeRow, timeFigures } from "./time-figures.ts";
 
 /** Load points of each endpoint at the smallest common load and at its highest throughput. */

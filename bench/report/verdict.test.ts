@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
+import { warningText } from "../../target/subject/subject-caveats.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import { caveatsOf, warningText } from "./caveats.ts";
+import { caveatsOf } from "./caveats.ts";
 import {
   testBenchRecord,
   testEnvironment,

@@ -1,6 +1,14 @@
+import type { Card } from "../../report/document/document.ts";
+import {
+  counted,
+  formatMs,
+  formatRate,
+  formatUsd,
+  listed,
+} from "../../report/document/number-format.ts";
+import { isStandIn } from "../../target/subject/subject.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { metrics } from "../record/metrics.ts";
-import { isStandIn } from "../record/record.ts";
 import { censoredPercentile } from "../stats/censored.ts";
 import { representsDeployment } from "./caveats.ts";
 import {
@@ -12,7 +20,6 @@ import {
   slowestPartReasons,
 } from "./choice-reasons.ts";
 import { type Contender, smallestLoad } from "./contenders.ts";
-import type { Card } from "./document.ts";
 import {
   closedLoop,
   costBasis,
@@ -28,7 +35,6 @@ import {
   unreliabilityRank,
   usdPerThousand,
 } from "./load-points.ts";
-import { counted, formatMs, formatRate, formatUsd, listed } from "./number-format.ts";
 import { simulationHeadline } from "./simulation-headline.ts";
 import { comparisonLevel, tiesOf } from "./ties.ts";
 

@@ -10,12 +10,12 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
+import type { SimulatedSource } from "../../target/open/simulated-targets.ts";
+import { readBenchImages } from "../../target/reference/bench-images.ts";
+import { makeReference, readSamples } from "../../target/reference/reference.ts";
 import { verdictOf } from "../report/verdict.ts";
-import { readBenchImages } from "./bench-images.ts";
 import { defaultSettings, runBench } from "./bench-run.ts";
 import { finishBenchRecord, newBenchRecord } from "./compose-record.ts";
-import { makeReference, readSamples } from "./reference.ts";
-import type { SimulatedSource } from "./simulated-targets.ts";
 
 const project = fileURLToPath(new URL("../../", import.meta.url));
 const samples = join(project, "model-tools/samples");

@@ -1,9 +1,9 @@
+import { formatMs, formatRate } from "../../report/document/number-format.ts";
+import { environmentPrefix, startStatusLine } from "../../report/status-line.ts";
+import type { BenchEvent } from "../measure/bench-events.ts";
+import { parityFailure } from "../measure/bench-parity.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
-import { formatMs, formatRate } from "../report/number-format.ts";
 import { inUnit } from "../report/text-items.ts";
-import type { BenchEvent } from "./bench-events.ts";
-import { parityFailure } from "./bench-parity.ts";
-import { environmentPrefix, startStatusLine } from "./status-line.ts";
 
 /** Progress output of a run. */
 export interface BenchProgress {

@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { dockerDocument, type TestDocument } from "../../artefact/test-artefact.ts";
+import { benchEndpointName } from "../../contract/bench-endpoint.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
@@ -15,7 +16,13 @@ import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { generateModel } from "../../model-tools/generate.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import { benchEndpointName } from "../record/bench-endpoint.ts";
+import type { SimulatedSource } from "../../target/open/simulated-targets.ts";
+import { readBenchImages } from "../../target/reference/bench-images.ts";
+import { makeReference, readSamples } from "../../target/reference/reference.ts";
+import type { BenchTarget } from "../../target/requests/bench-target.ts";
+import type { TargetsSource } from "../../target/targets.ts";
+import type { BenchEvent } from "../measure/bench-events.ts";
+import { chooseEndpoints, type RequestedEndpoint } from "../measure/choose-endpoints.ts";
 import {
   type BenchRecord,
   benchRecord,
@@ -23,15 +30,8 @@ import {
   parseBenchRecord,
 } from "../record/bench-record.ts";
 import { testLoadPoint } from "../report/test-bench-record.ts";
-import type { BenchEvent } from "./bench-events.ts";
-import { readBenchImages } from "./bench-images.ts";
 import { type BenchOptions, defaultSettings, runBench } from "./bench-run.ts";
-import type { BenchTarget } from "./bench-target.ts";
-import type { TargetsSource } from "./bench-targets.ts";
-import { chooseEndpoints, type RequestedEndpoint } from "./choose-endpoints.ts";
 import { finishBenchRecord, newBenchRecord } from "./compose-record.ts";
-import { makeReference, readSamples } from "./reference.ts";
-import type { SimulatedSource } from "./simulated-targets.ts";
 
 const project = fileURLToPath(new URL("../../", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "clipstack-bench-test-"));

@@ -1,26 +1,33 @@
+import { benchEndpointName } from "../../contract/bench-endpoint.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { hasEmbedApi } from "../../contract/environment.ts";
+import type { LoadShape } from "../../contract/load-shape.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { benchEndpointName } from "../record/bench-endpoint.ts";
-import type { BenchRecord, LoadPoint, LoadShape } from "../record/bench-record.ts";
-import { type SloSubject, searchSlos } from "../slo/run-slo.ts";
-import type { SloGoal } from "../slo/search-slo.ts";
-import { p99MinimumSamples } from "../stats/statistics.ts";
-import type { BenchContext, LoadPointOptions } from "./bench-events.ts";
-import type { BenchTarget, OpenTargets } from "./bench-target.ts";
-import { type TargetsSource, withTargets } from "./bench-targets.ts";
+import type { OpenTargets } from "../../target/open/open-targets.ts";
+import type { ReferenceItem } from "../../target/reference/reference.ts";
+import type { BenchTarget } from "../../target/requests/bench-target.ts";
+import { reason } from "../../target/requests/http-client.ts";
+import { p99MinimumSamples } from "../../target/stats/statistics.ts";
+import { type TargetsSource, withTargets } from "../../target/targets.ts";
+import type { BenchContext, LoadPointOptions } from "../measure/bench-events.ts";
 import {
   chooseEndpoints,
   gateParity,
   type MeasuredEndpoint,
   type RequestedEndpoint,
-} from "./choose-endpoints.ts";
+} from "../measure/choose-endpoints.ts";
+import {
+  loadPointId,
+  measureLoadPoint,
+  noteOnce,
+  tryCounters,
+} from "../measure/measure-load-point.ts";
+import { addRound } from "../measure/merge-rounds.ts";
+import { shuffled } from "../measure/shuffled.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
+import { type SloSubject, searchSlos } from "../slo/run-slo.ts";
+import type { SloGoal } from "../slo/search-slo.ts";
 import { addSeconds, addSubject } from "./compose-record.ts";
-import { reason } from "./http-client.ts";
-import { loadPointId, measureLoadPoint, noteOnce, tryCounters } from "./measure-load-point.ts";
-import { addRound } from "./merge-rounds.ts";
-import type { ReferenceItem } from "./reference.ts";
-import { shuffled } from "./shuffled.ts";
 
 export interface BenchOptions {
   readonly context: BenchContext;

@@ -1,5 +1,8 @@
+import { benchEndpointName } from "../../contract/bench-endpoint.ts";
 import type { ImageTower, TextTower } from "../../contract/model-spec.ts";
-import { benchEndpointName } from "../record/bench-endpoint.ts";
+import type { OpenTargets } from "../../target/open/open-targets.ts";
+import { describeCommit, describeMachine } from "../../target/readings/machine.ts";
+import { parityFailure } from "../measure/bench-parity.ts";
 import {
   type BenchRecord,
   benchRecord,
@@ -7,10 +10,7 @@ import {
   type LoadPoint,
 } from "../record/bench-record.ts";
 import { aboveCeiling, type Device } from "../stats/roofline.ts";
-import { parityFailure } from "./bench-parity.ts";
-import type { OpenTargets } from "./bench-target.ts";
 import { commandLine } from "./command-line.ts";
-import { describeCommit, describeMachine } from "./machine.ts";
 
 /** Creates the record of a run, to which results are added. */
 export async function newBenchRecord(options: {

@@ -1,13 +1,13 @@
-import { type BenchEndpoint, benchEndpointName } from "../record/bench-endpoint.ts";
+import { type BenchEndpoint, benchEndpointName } from "../../contract/bench-endpoint.ts";
+import { formatRate } from "../../report/document/number-format.ts";
+import type { OpenTargets } from "../../target/open/open-targets.ts";
+import { reason } from "../../target/requests/http-client.ts";
+import type { BenchContext } from "../measure/bench-events.ts";
+import type { MeasuredEndpoint } from "../measure/choose-endpoints.ts";
+import { measureLoadPoint, noteOnce } from "../measure/measure-load-point.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import type { SloSearch } from "../record/slo-search.ts";
-import { formatRate } from "../report/number-format.ts";
 import { sloText, trialText } from "../report/slo-section.ts";
-import type { BenchContext } from "../run/bench-events.ts";
-import type { OpenTargets } from "../run/bench-target.ts";
-import type { MeasuredEndpoint } from "../run/choose-endpoints.ts";
-import { reason } from "../run/http-client.ts";
-import { measureLoadPoint, noteOnce } from "../run/measure-load-point.ts";
 import { type SloGoal, searchSlo, sloTolerance, trialWindows } from "./search-slo.ts";
 
 /** Endpoint and batch size to search a rate for. */

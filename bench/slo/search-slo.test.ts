@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
+import { latencyHistogram } from "../../target/stats/statistics.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
 import { confirmedTrial, type SloSearch } from "../record/slo-search.ts";
 import { testLoadPoint } from "../report/test-bench-record.ts";
-import { latencyHistogram } from "../stats/statistics.ts";
 import { type JudgedLoad, judgeTrial } from "./judge-trial.ts";
 import { searchSlo, trialWindows } from "./search-slo.ts";
 import { highestRate, simulatedResponseTimes } from "./test-deterministic-queue.ts";

@@ -1,4 +1,5 @@
-import type { BenchRecord, LoadPoint, LoadShape } from "../record/bench-record.ts";
+import type { LoadShape } from "../../contract/load-shape.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { type Slo, type SloSearch, type SloTrial, sloPercents } from "../record/slo-search.ts";
 import { judgeTrial } from "./judge-trial.ts";
 import { rounded, searchRate } from "./search-rate.ts";

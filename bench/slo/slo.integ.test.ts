@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { startNullHttpServer } from "../../lab/load/null-server.ts";
+import type { BenchTarget } from "../../target/requests/bench-target.ts";
+import type { BenchContext } from "../measure/bench-events.ts";
+import { measureLoadPoint } from "../measure/measure-load-point.ts";
 import { confirmedTrial, type Slo } from "../record/slo-search.ts";
 import { testBenchRecord } from "../report/test-bench-record.ts";
-import type { BenchContext } from "../run/bench-events.ts";
 import { defaultSettings } from "../run/bench-run.ts";
-import type { BenchTarget } from "../run/bench-target.ts";
-import { measureLoadPoint } from "../run/measure-load-point.ts";
 import { searchSlos } from "./run-slo.ts";
 import { highestRate } from "./test-deterministic-queue.ts";
 

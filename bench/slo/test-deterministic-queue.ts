@@ -1,4 +1,4 @@
-import { arrivals } from "../load/arrivals.ts";
+import { arrivals } from "../../target/load/arrivals.ts";
 import { solve } from "../stats/bisection.ts";
 
 /** Queue with Poisson arrivals, a fixed service time of one time unit, `servers` servers and order of arrival: M/D/c. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Round } from "../record/bench-record.ts";
+import type { Round } from "../../target/load/round.ts";
 import { testLoadPoint } from "../report/test-bench-record.ts";
 import { stabilityOf, trendOf } from "./drift.ts";
 import { normals, simulatedRounds } from "./test-rounds.ts";

@@ -1,6 +1,7 @@
 import jstat from "jstat";
-import type { LoadPoint, Round } from "../record/bench-record.ts";
-import { mean } from "./statistics.ts";
+import type { Round } from "../../target/load/round.ts";
+import { mean } from "../../target/stats/statistics.ts";
+import type { LoadPoint } from "../record/bench-record.ts";
 
 const { jStat } = jstat;
 

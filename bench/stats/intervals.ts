@@ -1,7 +1,8 @@
 import jstat from "jstat";
-import type { LoadPoint, Round } from "../record/bench-record.ts";
+import type { Round } from "../../target/load/round.ts";
+import { mean } from "../../target/stats/statistics.ts";
+import type { LoadPoint } from "../record/bench-record.ts";
 import { type ComparedMetric, metricOf } from "../record/metrics.ts";
-import { mean } from "./statistics.ts";
 
 /**
  * Confidence intervals by Student's t. The unit is the round: windows and requests of one round share its processes, connections

@@ -1,8 +1,8 @@
 import { uniformFloat64 } from "pure-rand/distribution/uniformFloat64";
 import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
+import { mean } from "../../target/stats/statistics.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
 import { stabilityOf } from "./drift.ts";
-import { mean } from "./statistics.ts";
 
 /** Standard normal numbers (Box-Muller) that depend on the seed alone. */
 export function normals(seed: number): () => number {

@@ -1,7 +1,7 @@
 import { levenbergMarquardt } from "ml-levenberg-marquardt";
 import { Matrix, solve } from "ml-matrix";
+import { mean } from "../../target/stats/statistics.ts";
 import { type Interval, meanInterval, ratioOf } from "./intervals.ts";
-import { mean } from "./statistics.ts";
 
 /**
  * The Universal Scalability Law (Gunther 1993): X(N) = λN / (1 + σ(N − 1) + κN(N − 1)).

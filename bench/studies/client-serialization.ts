@@ -5,13 +5,13 @@ import {
   encodeInferResponse,
   headerLengthField,
 } from "../../client/triton/wire-http.ts";
+import { type Serialization, serializations } from "../../contract/bench-endpoint.ts";
 import { embeddingTensor, imageTowerOf } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
-import { type Serialization, serializations } from "../record/bench-endpoint.ts";
+import { inputTensor, stack } from "../../target/requests/infer.ts";
+import { median } from "../../target/stats/statistics.ts";
 import type { StudyResult } from "../record/study-result.ts";
-import { inputTensor, stack } from "../run/infer.ts";
-import { median } from "../stats/statistics.ts";
 
 export type ClientCost = Extract<
   StudyResult,

@@ -20,11 +20,11 @@ import { requestedModel } from "../../contract/environment.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
 import { UserError } from "../../contract/user-error.ts";
-import type { LoadImage } from "../load/load-items.ts";
-import { embedBy } from "../run/embed-requests.ts";
-import { type HttpClient, openHttpClient } from "../run/http-client.ts";
-import { inferRows } from "../run/infer.ts";
-import { median } from "../stats/statistics.ts";
+import { embedBy } from "../../target/requests/embed-requests.ts";
+import { type HttpClient, openHttpClient } from "../../target/requests/http-client.ts";
+import { inferRows } from "../../target/requests/infer.ts";
+import type { LoadImage } from "../../target/requests/load-items.ts";
+import { median } from "../../target/stats/statistics.ts";
 import type { ColdStart, EnvironmentStudy } from "./study.ts";
 
 /** Time from the start of a service to its first responses. */

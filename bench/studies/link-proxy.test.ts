@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage } from "node:http";
 import { connect, createServer as createTcpServer, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
-import { openHttpClient } from "../run/http-client.ts";
+import { openHttpClient } from "../../target/requests/http-client.ts";
 import { type Link, startLinkProxy } from "./link-proxy.ts";
 
 const closers: (() => Promise<unknown> | unknown)[] = [];

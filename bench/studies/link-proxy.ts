@@ -1,8 +1,8 @@
 import { connect, createServer, type Socket } from "node:net";
 import { loopback } from "../../artefact/simulation-types.ts";
-import { type Alarm, startAlarm } from "../load/alarm.ts";
-import { clockMs } from "../load/worker-messages.ts";
-import { median } from "../stats/statistics.ts";
+import { type Alarm, startAlarm } from "../../target/load/alarm.ts";
+import { clockMs } from "../../target/load/worker-messages.ts";
+import { median } from "../../target/stats/statistics.ts";
 
 /** Symmetric network link, shared by all connections. */
 export interface Link {

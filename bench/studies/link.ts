@@ -1,7 +1,7 @@
-import { benchEndpointName } from "../record/bench-endpoint.ts";
-import type { LoadShape } from "../record/bench-record.ts";
+import { benchEndpointName } from "../../contract/bench-endpoint.ts";
+import type { LoadShape } from "../../contract/load-shape.ts";
+import type { MeasuredEndpoint } from "../measure/choose-endpoints.ts";
 import type { StudyId } from "../record/study-result.ts";
-import type { MeasuredEndpoint } from "../run/choose-endpoints.ts";
 import { type Link, startLinkProxy } from "./link-proxy.ts";
 import {
   clients,

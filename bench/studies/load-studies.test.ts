@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
+import type { BenchEndpoint } from "../../contract/bench-endpoint.ts";
+import { benchEndpointName } from "../../contract/bench-endpoint.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
-import type { BenchEndpoint } from "../record/bench-endpoint.ts";
-import { benchEndpointName } from "../record/bench-endpoint.ts";
+import type { MeasuredEndpoint } from "../measure/choose-endpoints.ts";
 import type { StudyResult } from "../record/study-result.ts";
 import { defaultSettings } from "../run/bench-run.ts";
-import type { MeasuredEndpoint } from "../run/choose-endpoints.ts";
 import { batchStudy } from "./batch.ts";
 import { concurrencyStudy } from "./concurrency.ts";
 import { hostAndPort, linkStudy } from "./link.ts";

@@ -1,8 +1,9 @@
-import type { BenchTarget, OpenTargets } from "../run/bench-target.ts";
-import type { MeasuredEndpoint } from "../run/choose-endpoints.ts";
-import { openHttpClient } from "../run/http-client.ts";
-import { readMetrics } from "../run/instance-metrics.ts";
-import { metricSum } from "../run/prometheus.ts";
+import type { OpenTargets } from "../../target/open/open-targets.ts";
+import { readMetrics } from "../../target/readings/instance-metrics.ts";
+import { metricSum } from "../../target/readings/prometheus.ts";
+import type { BenchTarget } from "../../target/requests/bench-target.ts";
+import { openHttpClient } from "../../target/requests/http-client.ts";
+import type { MeasuredEndpoint } from "../measure/choose-endpoints.ts";
 import {
   type IdleMemory,
   type MemoryReading,

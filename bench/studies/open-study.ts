@@ -1,17 +1,21 @@
+import { benchEndpointName } from "../../contract/bench-endpoint.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { benchEndpointName } from "../record/bench-endpoint.ts";
+import type { OpenTargets } from "../../target/open/open-targets.ts";
+import type { ReferenceItem } from "../../target/reference/reference.ts";
+import { reason } from "../../target/requests/http-client.ts";
+import { type TargetsSource, withTargets } from "../../target/targets.ts";
+import type { BenchContext } from "../measure/bench-events.ts";
+import type { MeasuredEndpoint } from "../measure/choose-endpoints.ts";
+import {
+  chooseEndpoints,
+  gateParity,
+  type RequestedEndpoint,
+} from "../measure/choose-endpoints.ts";
+import { measureLoadPoint, noteOnce, tryCounters } from "../measure/measure-load-point.ts";
+import { addRound } from "../measure/merge-rounds.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
 import type { StudyId } from "../record/study-result.ts";
-import type { BenchContext } from "../run/bench-events.ts";
-import type { OpenTargets } from "../run/bench-target.ts";
-import { type TargetsSource, withTargets } from "../run/bench-targets.ts";
-import type { MeasuredEndpoint } from "../run/choose-endpoints.ts";
-import { chooseEndpoints, gateParity, type RequestedEndpoint } from "../run/choose-endpoints.ts";
 import { addSubject } from "../run/compose-record.ts";
-import { reason } from "../run/http-client.ts";
-import { measureLoadPoint, noteOnce, tryCounters } from "../run/measure-load-point.ts";
-import { addRound } from "../run/merge-rounds.ts";
-import type { ReferenceItem } from "../run/reference.ts";
 import { readIdleMemory } from "./memory-study.ts";
 import type { LoadStudy, Study, StudyEnvironment, StudyGrid, StudyRun } from "./study.ts";
 import { endpointsOf } from "./study-endpoints.ts";

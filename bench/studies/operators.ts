@@ -1,5 +1,5 @@
 import { UserError } from "../../contract/user-error.ts";
-import { runCommand } from "../load/run-process.ts";
+import { runCommand } from "../../target/load/run-process.ts";
 import { type EnvironmentStudy, type OperatorResult, StudyUnavailable } from "./study.ts";
 
 /** Share of each operator in the model's compute time, and operators that fall back to the CPU. */

@@ -1,6 +1,6 @@
-import { type ChannelsOption, withChannels, withChannelsOf } from "../load/channels.ts";
-import type { LoadShape } from "../record/bench-record.ts";
-import type { MeasuredEndpoint } from "../run/choose-endpoints.ts";
+import type { LoadShape } from "../../contract/load-shape.ts";
+import { type ChannelsOption, withChannels, withChannelsOf } from "../../target/load/channels.ts";
+import type { MeasuredEndpoint } from "../measure/choose-endpoints.ts";
 import { measureBehindLink } from "./link.ts";
 import { clients, type LoadStudy, type StudyRun, StudyUnavailable } from "./study.ts";
 

@@ -1,5 +1,5 @@
-import type { MeasuredEndpoint } from "../run/choose-endpoints.ts";
-import { reason } from "../run/http-client.ts";
+import { reason } from "../../target/requests/http-client.ts";
+import type { MeasuredEndpoint } from "../measure/choose-endpoints.ts";
 import { controlQueueDelay, type QueueDelayControl } from "./queue-delay.ts";
 import {
   clients,

@@ -11,7 +11,7 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { elementCount } from "../../contract/tensor.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
 import { type TestRepository, testRepository } from "../../emulator/test-repository.ts";
-import { inferRows } from "../run/infer.ts";
+import { inferRows } from "../../target/requests/infer.ts";
 import { controlQueueDelay } from "./queue-delay.ts";
 
 const fp32Model = tritonModel(defaultModel, "fp32");

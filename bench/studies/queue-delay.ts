@@ -9,7 +9,7 @@ import {
   jsonOf,
   openHttpClient,
   reason,
-} from "../run/http-client.ts";
+} from "../../target/requests/http-client.ts";
 
 /**
  * Changes the queue delay of a model's dynamic batcher on a running Triton: the model is reloaded with an override of its

@@ -11,12 +11,16 @@ import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
+import type { PreparedImage } from "../../target/reference/reference.ts";
+import {
+  makeReference,
+  type ReferenceImage,
+  readSamples,
+} from "../../target/reference/reference.ts";
 import { type BenchRecord, benchRecord } from "../record/bench-record.ts";
 import type { StudyId } from "../record/study-result.ts";
 import { defaultSettings } from "../run/bench-run.ts";
 import { finishBenchRecord, newBenchRecord } from "../run/compose-record.ts";
-import type { PreparedImage } from "../run/reference.ts";
-import { makeReference, type ReferenceImage, readSamples } from "../run/reference.ts";
 import { runStudies } from "./run-studies.ts";
 import { type EnvironmentVariant, type StudyEnvironment, StudyUnavailable } from "./study.ts";
 

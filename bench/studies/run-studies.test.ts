@@ -2,11 +2,11 @@ import { createServer } from "node:http";
 import { afterEach, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import type { BenchEvent } from "../run/bench-events.ts";
+import type { AddressesSource } from "../../target/open/endpoint-targets.ts";
+import type { ReferenceImage } from "../../target/reference/reference.ts";
+import type { BenchEvent } from "../measure/bench-events.ts";
 import { defaultSettings } from "../run/bench-run.ts";
 import { newBenchRecord } from "../run/compose-record.ts";
-import type { AddressesSource } from "../run/endpoint-targets.ts";
-import type { ReferenceImage } from "../run/reference.ts";
 import { runStudies } from "./run-studies.ts";
 import { StudyUnavailable } from "./study.ts";
 

@@ -1,5 +1,5 @@
 import { UserError } from "../../contract/user-error.ts";
-import { shuffled } from "../run/shuffled.ts";
+import { shuffled } from "../measure/shuffled.ts";
 import { openStudies, type RunStudiesOptions } from "./open-study.ts";
 import { studies } from "./registry.ts";
 import {

@@ -1,6 +1,6 @@
-import { loadImages } from "../load/load-items.ts";
-import { benchEndpointName } from "../record/bench-endpoint.ts";
-import type { RequestedEndpoint } from "../run/choose-endpoints.ts";
+import { benchEndpointName } from "../../contract/bench-endpoint.ts";
+import { loadImages } from "../../target/requests/load-items.ts";
+import type { RequestedEndpoint } from "../measure/choose-endpoints.ts";
 import { type ClientCost, measureSerialization } from "./client-serialization.ts";
 import {
   clients,

@@ -1,6 +1,6 @@
 import { hasEmbedApi } from "../../contract/environment.ts";
+import type { RequestedEndpoint } from "../measure/choose-endpoints.ts";
 import type { StudyId } from "../record/study-result.ts";
-import type { RequestedEndpoint } from "../run/choose-endpoints.ts";
 import { studies } from "./registry.ts";
 import { optionalEndpoint, type SourceChange, type Study } from "./study.ts";
 

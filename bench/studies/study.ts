@@ -1,13 +1,13 @@
+import { type BenchEndpoint, benchEndpointName } from "../../contract/bench-endpoint.ts";
 import type { EndpointName } from "../../contract/environment.ts";
-import type { ChannelsOption } from "../load/channels.ts";
-import { type BenchEndpoint, benchEndpointName } from "../record/bench-endpoint.ts";
+import type { ChannelsOption } from "../../target/load/channels.ts";
+import type { OpenTargets } from "../../target/open/open-targets.ts";
+import type { EnvironmentSubject } from "../../target/subject/subject.ts";
+import type { TargetsSource } from "../../target/targets.ts";
+import type { BenchContext, LoadPointOptions } from "../measure/bench-events.ts";
+import type { MeasuredEndpoint, RequestedEndpoint } from "../measure/choose-endpoints.ts";
 import type { BenchRecord, Conditions } from "../record/bench-record.ts";
-import type { EnvironmentSubject } from "../record/record.ts";
 import type { StudyId, StudyResult } from "../record/study-result.ts";
-import type { BenchContext, LoadPointOptions } from "../run/bench-events.ts";
-import type { OpenTargets } from "../run/bench-target.ts";
-import type { TargetsSource } from "../run/bench-targets.ts";
-import type { MeasuredEndpoint, RequestedEndpoint } from "../run/choose-endpoints.ts";
 import type { IdleMemory, MemoryReading } from "./memory.ts";
 
 /** One study: a file of this folder, registered in `registry.ts`. */

@@ -1,5 +1,5 @@
+import { shuffled } from "../measure/shuffled.ts";
 import type { Conditions } from "../record/bench-record.ts";
-import { shuffled } from "../run/shuffled.ts";
 import type { EnvironmentRun, StudyRun } from "./study.ts";
 
 /** One deployment of an environment, with its number of GPUs and topology. */

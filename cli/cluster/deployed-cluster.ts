@@ -12,9 +12,9 @@ import {
 } from "../../artefact/cluster-objects.ts";
 import { clusterKinds } from "../../artefact/helm-template.ts";
 import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
-import type { NetworkAccess } from "../../bench/run/deployed-environment.ts";
 import type { Environment } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
+import type { NetworkAccess } from "../../target/service/deployed-environment.ts";
 import { unsettledAutoscalers } from "../../verify/checks/cluster.ts";
 import {
   ApiRejection,

@@ -1,7 +1,10 @@
 import { readEnvironment } from "../../artefact/artefact.ts";
-import type { DeployedEnvironment, NetworkAccess } from "../../bench/run/deployed-environment.ts";
 import type { Environment } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
+import type {
+  DeployedEnvironment,
+  NetworkAccess,
+} from "../../target/service/deployed-environment.ts";
 import { requireKeys } from "../../verify/verify-deployed.ts";
 import { type Deployment, inspectContainers, readDeployment } from "../host/deployment.ts";
 import { runInContainer } from "../host/gpu-reader.ts";

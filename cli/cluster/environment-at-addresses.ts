@@ -1,7 +1,7 @@
 import { readEnvironment } from "../../artefact/artefact.ts";
-import type { DeployedEnvironment } from "../../bench/run/deployed-environment.ts";
-import type { AddressesSource } from "../../bench/run/endpoint-targets.ts";
 import { UserError } from "../../contract/user-error.ts";
+import type { AddressesSource } from "../../target/open/endpoint-targets.ts";
+import type { DeployedEnvironment } from "../../target/service/deployed-environment.ts";
 import { requireKeys } from "../../verify/verify-deployed.ts";
 import type { SynthesizedFile } from "../shared/artefact.ts";
 import { apiKeyVariable } from "./deployed-environments.ts";

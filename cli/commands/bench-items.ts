@@ -1,21 +1,21 @@
 import { join, resolve } from "node:path";
-import type { LoadItem } from "../../bench/load/load-items.ts";
 import type { BenchRecord } from "../../bench/record/bench-record.ts";
-import { readBenchImages } from "../../bench/run/bench-images.ts";
-import { readBenchTexts, tokenizedTexts } from "../../bench/run/bench-texts.ts";
-import {
-  makeReference,
-  type Preprocess,
-  type ReferenceItem,
-  readSamples,
-} from "../../bench/run/reference.ts";
-import { embedTexts, sampleTexts } from "../../bench/run/text-reference.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import type { ModelTower } from "../../contract/model-spec.ts";
 import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
+import { readBenchImages } from "../../target/reference/bench-images.ts";
+import { readBenchTexts, tokenizedTexts } from "../../target/reference/bench-texts.ts";
+import {
+  makeReference,
+  type Preprocess,
+  type ReferenceItem,
+  readSamples,
+} from "../../target/reference/reference.ts";
+import { embedTexts, sampleTexts } from "../../target/reference/text-reference.ts";
+import type { LoadItem } from "../../target/requests/load-items.ts";
 import { sampleLimit } from "../../verify/check-run.ts";
 import { project } from "../shared/project.ts";
 import type { BenchArguments } from "./bench-options.ts";

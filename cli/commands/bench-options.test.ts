@@ -1,6 +1,6 @@
 import { Command } from "commander";
 import { expect, test } from "vitest";
-import { benchEndpointName } from "../../bench/record/bench-endpoint.ts";
+import { benchEndpointName } from "../../contract/bench-endpoint.ts";
 import {
   addBenchOptions,
   addGridOptions,

@@ -18,8 +18,8 @@ import {
   publishedModel,
   type ServiceTimes,
 } from "../../bench/capacity/service-times.ts";
-import { counted, formatPercent, formatUsd } from "../../bench/report/number-format.ts";
-import { median } from "../../bench/stats/statistics.ts";
+import { counted, formatPercent, formatUsd } from "../../report/document/number-format.ts";
+import { median } from "../../target/stats/statistics.ts";
 
 /** Text output of `clipstack capacity`. */
 

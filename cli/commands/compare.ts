@@ -8,9 +8,9 @@ import {
   mismatches,
 } from "../../bench/report/compare.ts";
 import { compareReport } from "../../bench/report/compare-report.ts";
-import { renderMarkdown } from "../../bench/report/render-md.ts";
-import { renderText } from "../../bench/report/render-text.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { renderMarkdown } from "../../report/render/render-md.ts";
+import { renderText } from "../../report/render/render-text.ts";
 import { percentage } from "../shared/option-values.ts";
 import { writeOutput } from "../shared/write-output.ts";
 

@@ -1,7 +1,7 @@
-import type { Report } from "../../bench/report/document.ts";
-import { renderHtml } from "../../bench/report/render-html.ts";
-import { renderMarkdown } from "../../bench/report/render-md.ts";
-import { renderText } from "../../bench/report/render-text.ts";
+import type { Report } from "../../report/document/document.ts";
+import { renderHtml } from "../../report/render/render-html.ts";
+import { renderMarkdown } from "../../report/render/render-md.ts";
+import { renderText } from "../../report/render/render-text.ts";
 
 export const reportFormats = ["html", "md", "text", "json"] as const;
 export type ReportFormat = (typeof reportFormats)[number];

@@ -2,9 +2,10 @@ import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { benchRecordText } from "../../bench/record/record-text.ts";
 import { testRecord } from "../../bench/record/test-record.ts";
-import { benchRecordText, recordText } from "../../bench/report/save-reports.ts";
 import { testBenchRecord, testLoadPoint } from "../../bench/report/test-bench-record.ts";
+import { recordText } from "../../report/save-reports.ts";
 import { clipstack } from "../test-programs.ts";
 import { readHistory } from "./report-history.ts";
 

@@ -3,8 +3,8 @@ import { join, relative } from "node:path";
 import { type BenchRecord, readBenchRecord } from "../../bench/record/bench-record.ts";
 import { type HistorySubject, historyOf, type NamedRecord } from "../../bench/report/history.ts";
 import { historyReport, type SkippedFile } from "../../bench/report/history-report.ts";
-import { recordText } from "../../bench/report/save-reports.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { recordText } from "../../report/save-reports.ts";
 import { writeOutput } from "../shared/write-output.ts";
 import { type ReportFormat, renderAs } from "./report-format.ts";
 

@@ -6,9 +6,9 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeEach, expect, test } from "vitest";
 import { readArtefact, readEnvironment } from "../../artefact/artefact.ts";
 import { embedsDocument } from "../../artefact/test-artefact.ts";
-import type { DeployedEnvironment } from "../../bench/run/deployed-environment.ts";
 import type { ColdStart } from "../../bench/studies/study.ts";
 import { defaultModel } from "../../contract/models/index.ts";
+import type { DeployedEnvironment } from "../../target/service/deployed-environment.ts";
 import { pathWith, standIns } from "../test-programs.ts";
 import { mebibytes, studiedContainers } from "./studied-containers.ts";
 

@@ -1,6 +1,5 @@
 import type { Artefact } from "../../artefact/artefact.ts";
 import type { Workload } from "../../artefact/workload.ts";
-import type { DeployedEnvironment } from "../../bench/run/deployed-environment.ts";
 import {
   type ColdStartOptions,
   measureStart,
@@ -10,6 +9,7 @@ import type { MemoryReading } from "../../bench/studies/memory.ts";
 import { requestedModel } from "../../contract/environment.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
+import type { DeployedEnvironment } from "../../target/service/deployed-environment.ts";
 import { Docker, DockerError } from "../host/docker-command.ts";
 import { isUnknown, type RunOnHost, runnerFor } from "../host/host-facts.ts";
 

@@ -3,13 +3,7 @@ import { join, relative } from "node:path";
 import { type Artefact, readArtefact } from "../../artefact/artefact.ts";
 import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
 import { requirePorts } from "../../artefact/simulation.ts";
-import { loadImages } from "../../bench/load/load-items.ts";
 import { readBenchRecord } from "../../bench/record/bench-record.ts";
-import type { EnvironmentSubject } from "../../bench/record/record.ts";
-import type { DeployedSource } from "../../bench/run/deployed-targets.ts";
-import type { AddressesSource } from "../../bench/run/endpoint-targets.ts";
-import { type EnvironmentFile, planFor, subjectOf } from "../../bench/run/local-environment.ts";
-import type { SimulatedSource } from "../../bench/run/simulated-targets.ts";
 import { coldStarts } from "../../bench/studies/cold-start.ts";
 import { profileOperators } from "../../bench/studies/operators.ts";
 import { loadPointsOf } from "../../bench/studies/other-record.ts";
@@ -22,6 +16,16 @@ import {
 import type { EndpointName, Environment } from "../../contract/environment.ts";
 import { gpuLayout } from "../../contract/model-config.ts";
 import { sessionOptions } from "../../inference/session/onnx-session.ts";
+import type { DeployedSource } from "../../target/open/deployed-targets.ts";
+import type { AddressesSource } from "../../target/open/endpoint-targets.ts";
+import type { SimulatedSource } from "../../target/open/simulated-targets.ts";
+import { loadImages } from "../../target/requests/load-items.ts";
+import {
+  type EnvironmentFile,
+  planFor,
+  subjectOf,
+} from "../../target/service/local-environment.ts";
+import type { EnvironmentSubject } from "../../target/subject/subject.ts";
 import { project } from "../shared/project.ts";
 import {
   type EnvironmentVariants,

@@ -1,13 +1,13 @@
 import { type Command, Option } from "commander";
-import type { ChannelsOption } from "../../bench/load/channels.ts";
+import type { RequestedEndpoint } from "../../bench/measure/choose-endpoints.ts";
 import { readBenchRecord } from "../../bench/record/bench-record.ts";
 import { type StudyId, studyIds, studyQuestions } from "../../bench/record/study-result.ts";
-import type { RequestedEndpoint } from "../../bench/run/choose-endpoints.ts";
 import { runStudies } from "../../bench/studies/run-studies.ts";
 import type { StudyGrid } from "../../bench/studies/study.ts";
 import { endpointsOfStudies } from "../../bench/studies/study-endpoints.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { UserError } from "../../contract/user-error.ts";
+import type { ChannelsOption } from "../../target/load/channels.ts";
 import { requireImages } from "../model/named-model.ts";
 import { listOf, numberUpTo, wholeNumber } from "../shared/option-values.ts";
 import { addBenchOptions, type BenchArguments, backends, channels } from "./bench-options.ts";

@@ -2,8 +2,8 @@ import { once } from "node:events";
 import type { Command } from "commander";
 import { readEnvironment } from "../../artefact/artefact.ts";
 import { onInterrupt } from "../../artefact/interrupt.ts";
-import { aligned } from "../../bench/report/text-table.ts";
 import type { Environment } from "../../contract/environment.ts";
+import { aligned } from "../../report/render/text-table.ts";
 import {
   openTunnel,
   planTunnel,

@@ -2,15 +2,6 @@ import { dirname, join, relative, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import type { VerifyRecord } from "../../bench/record/record.ts";
-import { renderText } from "../../bench/report/render-text.ts";
-import {
-  recordText,
-  reportName,
-  type SavedReports,
-  saveReports,
-} from "../../bench/report/save-reports.ts";
-import type { AddressesSource } from "../../bench/run/endpoint-targets.ts";
-import type { ReferenceModel } from "../../bench/run/reference.ts";
 import type { ImageInput, Modality, ModelSpec, ModelTower } from "../../contract/model-spec.ts";
 import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
@@ -19,6 +10,15 @@ import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { modelFile } from "../../model-tools/generate.ts";
 import { modelInfo } from "../../model-tools/model-info.ts";
+import { renderText } from "../../report/render/render-text.ts";
+import {
+  recordText,
+  reportName,
+  type SavedReports,
+  saveReports,
+} from "../../report/save-reports.ts";
+import type { AddressesSource } from "../../target/open/endpoint-targets.ts";
+import type { ReferenceModel } from "../../target/reference/reference.ts";
 import type { VerifyEvent } from "../../verify/check-run.ts";
 import { startProgress } from "../../verify/progress.ts";
 import { verify } from "../../verify/verify.ts";

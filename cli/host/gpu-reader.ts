@@ -1,10 +1,10 @@
+import type { Environment } from "../../contract/environment.ts";
 import {
   type GpuReading,
   gpuUseArgs,
   olderGpuUseArgs,
   parseGpuUse,
-} from "../../bench/run/gpu-use.ts";
-import type { Environment } from "../../contract/environment.ts";
+} from "../../target/readings/gpu-use.ts";
 import { Docker, DockerError } from "./docker-command.ts";
 import { isUnknown, runnerFor } from "./host-facts.ts";
 

@@ -1,12 +1,6 @@
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { readEnvironment } from "../../artefact/artefact.ts";
-import type { LoadItem } from "../../bench/load/load-items.ts";
-import { prepareRequests } from "../../bench/load/prepare.ts";
-import { countCodes, isGood } from "../../bench/load/samples.ts";
-import { startLoad } from "../../bench/load/start-load.ts";
-import type { NetworkAccess } from "../../bench/run/deployed-environment.ts";
-import { readSamples } from "../../bench/run/reference.ts";
 import type { TunableKind } from "../../contract/deployed-model-config.ts";
 import type { EndpointName } from "../../contract/environment.ts";
 import {
@@ -18,6 +12,12 @@ import {
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { elementArrays, elementCount } from "../../contract/tensor.ts";
 import { kindModality, tritonModelName } from "../../contract/triton-models.ts";
+import { countCodes, isGood } from "../../target/load/samples.ts";
+import { startLoad } from "../../target/load/start-load.ts";
+import { readSamples } from "../../target/reference/reference.ts";
+import type { LoadItem } from "../../target/requests/load-items.ts";
+import { prepareRequests } from "../../target/requests/prepare.ts";
+import type { NetworkAccess } from "../../target/service/deployed-environment.ts";
 import { apiKeyVariable, reachOf } from "../cluster/deployed-environments.ts";
 import { environmentFile } from "../shared/artefact.ts";
 import { project } from "../shared/project.ts";

@@ -1,8 +1,8 @@
-import { median } from "../../bench/stats/statistics.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { neighbourAgreement } from "../../model-tools/accuracy.ts";
 import { type Agreement, compareModels } from "../../model-tools/compare-models.ts";
 import { openTower, type RunnableModel, type TowerInputs } from "../../model-tools/run-model.ts";
+import { median } from "../../target/stats/statistics.ts";
 import { cosineText } from "./model-output.ts";
 
 export type TowerInput = TowerInputs[Modality];

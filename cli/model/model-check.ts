@@ -1,6 +1,5 @@
 import { join, resolve } from "node:path";
 import { type Command, Option } from "commander";
-import { readSamples } from "../../bench/run/reference.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
@@ -19,6 +18,7 @@ import { modalityOf, tensorText } from "../../model-tools/model-structure.ts";
 import { readOnnx } from "../../model-tools/onnx-reader.ts";
 import { openTower, rowsOf, type TowerInputs } from "../../model-tools/run-model.ts";
 import { sampleTokenIds } from "../../model-tools/token-samples.ts";
+import { readSamples } from "../../target/reference/reference.ts";
 import { percentage, repeated } from "../shared/option-values.ts";
 import { displayPath } from "../shared/project.ts";
 import { weightsHint } from "./model-option.ts";

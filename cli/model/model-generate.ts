@@ -1,6 +1,5 @@
 import { resolve } from "node:path";
 import { type Command, Option } from "commander";
-import { startStatusLine } from "../../bench/run/status-line.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
 import { UserError } from "../../contract/user-error.ts";
@@ -12,6 +11,7 @@ import {
 import { defaultSeed, generateModel, modelFile } from "../../model-tools/generate.ts";
 import { type ModelInfo, modelInfo } from "../../model-tools/model-info.ts";
 import { textArchitectureOf } from "../../model-tools/text-architectures.ts";
+import { startStatusLine } from "../../report/status-line.ts";
 import { displayPath } from "../shared/project.ts";
 import { megabytes, requireOwnSidecar, seedOf, standInNotice } from "./model-output.ts";
 import { modalityOption, modelArgument, namedModel, requireTower } from "./named-model.ts";

@@ -1,5 +1,4 @@
 import { type Command, InvalidArgumentError } from "commander";
-import { startStatusLine } from "../../bench/run/status-line.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import {
   type HubWeights,
@@ -16,6 +15,7 @@ import { modelInfo } from "../../model-tools/model-info.ts";
 import { type Environment, openProxyDispatcher } from "../../model-tools/proxy-dispatcher.ts";
 import { FolderError } from "../../model-tools/publish-file.ts";
 import { isPulled, type PulledModel, pullModel, type TowerFile } from "../../model-tools/pull.ts";
+import { startStatusLine } from "../../report/status-line.ts";
 import { displayPath } from "../shared/project.ts";
 import { megabytes, ofFiles, requireNoFolder, requireReplaceable } from "./model-output.ts";
 import { modalityOption, modelArgument, namedModel } from "./named-model.ts";

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "commander";
-import type { AddressesSource } from "../../bench/run/endpoint-targets.ts";
 import { endpointNames } from "../../contract/environment.ts";
+import type { AddressesSource } from "../../target/open/endpoint-targets.ts";
 
 /** Parsers of `--url` and `--metrics-url`. */
 

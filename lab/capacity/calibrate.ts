@@ -1,7 +1,7 @@
 import type { IngestPerCore, Peaks } from "../../bench/capacity/capacity-table.ts";
 import { type Backend, modelOnlyRate } from "../../bench/capacity/service-times.ts";
 import { solve } from "../../bench/stats/bisection.ts";
-import { mean } from "../../bench/stats/statistics.ts";
+import { mean } from "../../target/stats/statistics.ts";
 import { predictFigure } from "./predict-figure.ts";
 import {
   figuresOf,

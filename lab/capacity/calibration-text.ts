@@ -1,7 +1,7 @@
 import { formatError, formatNumber, textTable } from "../../bench/capacity/capacity-format.ts";
 import type { PredictedKind } from "../../bench/capacity/capacity-table.ts";
 import { bandOf } from "../../bench/capacity/intervals.ts";
-import { formatPercent } from "../../bench/report/number-format.ts";
+import { formatPercent } from "../../report/document/number-format.ts";
 import { type CheckRow, type CheckSummary, explainedError, type Role, roles } from "./check.ts";
 import { coverage, errorFactors, type HeldOutRow } from "./cross-validation.ts";
 import type { ProfilePoint } from "./identifiability.ts";

@@ -7,7 +7,7 @@ import {
   modelOnlyRate,
   publishedBytes,
 } from "../../bench/capacity/service-times.ts";
-import { median } from "../../bench/stats/statistics.ts";
+import { median } from "../../target/stats/statistics.ts";
 import { arithmeticByOperator, arithmeticShare } from "./operator-arithmetic.ts";
 import {
   predictBulk,

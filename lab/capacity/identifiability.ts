@@ -1,4 +1,4 @@
-import { median } from "../../bench/stats/statistics.ts";
+import { median } from "../../target/stats/statistics.ts";
 import { calibratePublished } from "./calibrate.ts";
 import { checkPublished, explainedError } from "./check.ts";
 import type { PublishedFacts } from "./published-facts.ts";

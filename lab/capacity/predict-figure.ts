@@ -1,7 +1,7 @@
 import { type Demand, predict, type System } from "../../bench/capacity/model.ts";
 import { typicalCoresPerGpu } from "../../bench/capacity/scenario.ts";
 import { type Backend, ingestMs, publishedBytes } from "../../bench/capacity/service-times.ts";
-import { median } from "../../bench/stats/statistics.ts";
+import { median } from "../../target/stats/statistics.ts";
 import {
   type Figure,
   type PublishedFile,

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { parseAs, parseJson } from "../../artefact/parse.ts";
 import { publishedModel } from "../../bench/capacity/service-times.ts";
-import { payloadFormats, serializations } from "../../bench/record/bench-endpoint.ts";
+import { payloadFormats, serializations } from "../../contract/bench-endpoint.ts";
 import { endpointNames } from "../../contract/environment.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import { UserError } from "../../contract/user-error.ts";

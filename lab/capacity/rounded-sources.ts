@@ -1,5 +1,5 @@
 import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
-import { median } from "../../bench/stats/statistics.ts";
+import { median } from "../../target/stats/statistics.ts";
 import type { Figure, PublishedFile } from "./published.ts";
 
 /** Number of decimals with which a figure is published; the trailing zero of a small whole number is lost in JSON. */

@@ -2,15 +2,15 @@ import { availableParallelism } from "node:os";
 import { relative, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
-import { renderText } from "../../bench/report/render-text.ts";
-import { reportName, type SavedReports, saveReports } from "../../bench/report/save-reports.ts";
-import { describeCommit, describeMachine } from "../../bench/run/machine.ts";
 import { fastapiTritonPackages } from "../../cli/model/python-environment.ts";
 import { project } from "../../cli/shared/project.ts";
 import { runProgram } from "../../cli/shared/run-program.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { loadImages, makeLoadImages } from "../../model-tools/samples/load-images.ts";
+import { renderText } from "../../report/render/render-text.ts";
+import { reportName, type SavedReports, saveReports } from "../../report/save-reports.ts";
+import { describeCommit, describeMachine } from "../../target/readings/machine.ts";
 import {
   type BaselineEnvironment,
   compiledServer,

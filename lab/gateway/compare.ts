@@ -1,4 +1,4 @@
-import { median } from "../../bench/stats/statistics.ts";
+import { median } from "../../target/stats/statistics.ts";
 import {
   type GatewayLoad,
   type GatewayMeasure,

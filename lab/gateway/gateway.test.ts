@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { renderMarkdown } from "../../bench/report/render-md.ts";
+import { renderMarkdown } from "../../report/render/render-md.ts";
 import { compareGateway, gatewayResults } from "./compare.ts";
 import { type GatewaySubject, gatewayLoads } from "./loads.ts";
 import { type GatewayRecord, type GatewayRun, parseGatewayRecord } from "./record.ts";

@@ -6,21 +6,21 @@ import { fileURLToPath } from "node:url";
 import { type Child, type ChildOptions, startChild } from "../../artefact/child-process.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { withLifeline } from "../../artefact/simulation.ts";
+import { embedPaths } from "../../contract/embed-api.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import type { ServerEnvName } from "../../contract/server/server-env.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
+import { UserError } from "../../contract/user-error.ts";
 import {
   type CpuReading,
   groupCpuMs,
   othersShare,
   ownGroup,
   readCpu,
-} from "../../bench/load/cpu-use.ts";
-import { measureLoad } from "../../bench/load/measure-load.ts";
-import type { PreparedRequests } from "../../bench/load/prepared-requests.ts";
-import { runCommand, withService } from "../../bench/load/run-process.ts";
-import { embedPaths } from "../../contract/embed-api.ts";
-import { defaultModel } from "../../contract/models/index.ts";
-import type { ServerEnvName } from "../../contract/server/server-env.ts";
-import { tritonModelName } from "../../contract/triton-models.ts";
-import { UserError } from "../../contract/user-error.ts";
+} from "../../target/load/cpu-use.ts";
+import { measureLoad } from "../../target/load/measure-load.ts";
+import { runCommand, withService } from "../../target/load/run-process.ts";
+import type { PreparedRequests } from "../../target/requests/prepared-requests.ts";
 import type { ImageKind } from "../server/loads.ts";
 import { imageEnv } from "../server/measure.ts";
 import { type GatewayLoad, type GatewaySubject, gatewayVariants } from "./loads.ts";

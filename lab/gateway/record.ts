@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { parseRecordAs, type RecordKind } from "../../bench/record/parse-record.ts";
-import { machineSubject } from "../../bench/record/record.ts";
+import { machineSubject } from "../../target/subject/subject.ts";
 import { imageKinds } from "../server/loads.ts";
 import { gatewaySubjects } from "./loads.ts";
 

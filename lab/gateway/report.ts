@@ -9,7 +9,7 @@ import {
   tableSection,
   textField,
   whenText,
-} from "../../bench/report/document.ts";
+} from "../../report/document/document.ts";
 import {
   compareGateway,
   type GatewayFigure,

@@ -4,13 +4,13 @@ import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { runMain } from "../../bench/load/run-main.ts";
-import { gpuUseArgs, parseGpuUse } from "../../bench/run/gpu-use.ts";
-import { describeMachine } from "../../bench/run/machine.ts";
 import { runProgram } from "../../cli/shared/run-program.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";
+import { runMain } from "../../target/load/run-main.ts";
+import { gpuUseArgs, parseGpuUse } from "../../target/readings/gpu-use.ts";
+import { describeMachine } from "../../target/readings/machine.ts";
 import {
   type EngineName,
   largeBatchSpec,

@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { runToEnd } from "../../bench/load/run-process.ts";
 import { realTritonMissing, realTritonProgram } from "../../client/triton/test-real-triton.ts";
+import { runToEnd } from "../../target/load/run-process.ts";
 import { parsePublished } from "../capacity/published.ts";
 
 const script = fileURLToPath(new URL("./measure-ingest.ts", import.meta.url));

@@ -7,12 +7,12 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { publishedModel } from "../../bench/capacity/service-times.ts";
-import { parseProcessStat } from "../../bench/load/cpu-use.ts";
-import { numberOption, runMain } from "../../bench/load/run-main.ts";
-import { median } from "../../bench/stats/statistics.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { imagePixels, normalisedImage } from "../../contract/model-shapes.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { parseProcessStat } from "../../target/load/cpu-use.ts";
+import { numberOption, runMain } from "../../target/load/run-main.ts";
+import { median } from "../../target/stats/statistics.ts";
 import { publishedTower } from "../capacity/published.ts";
 import { pinned, runPerfAnalyzer } from "../load/baseline-generators.ts";
 

@@ -4,11 +4,11 @@ import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { startChild } from "../../artefact/child-process.ts";
-import { numberOption, runMain } from "../../bench/load/run-main.ts";
 import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { elementCount } from "../../contract/tensor.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { numberOption, runMain } from "../../target/load/run-main.ts";
 import {
   type AgreeOptions,
   agreeTable,
@@ -98,7 +98,7 @@ await runMain(async (signal) => {
 
 async function compareWithPerfAnalyzer(home: string, options: AgreeOptions) {
   // the module locates tritonserver on import
-  const { startSleepingTriton } = await import("../../bench/load/test-sleeping-triton.ts");
+  const { startSleepingTriton } = await import("../../target/load/test-sleeping-triton.ts");
   const { url: http, grpcTarget: grpc, stop } = await startSleepingTriton(sleepMs);
   try {
     const perfAnalyzer = join(home, "bin", "perf_analyzer");

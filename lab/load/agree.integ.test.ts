@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from "vitest";
-import { hey, heyMissing } from "../../bench/load/test-hey.ts";
-import { startSleepingTriton } from "../../bench/load/test-sleeping-triton.ts";
 import { realTritonMissing, realTritonProgram } from "../../client/triton/test-real-triton.ts";
+import { hey, heyMissing } from "../../target/load/test-hey.ts";
+import { startSleepingTriton } from "../../target/load/test-sleeping-triton.ts";
 import { type AgreeOptions, agreeTable, compareWithBaselines, medianRatio } from "./agree.ts";
 import { startNullHttpServer } from "./null-server.ts";
 

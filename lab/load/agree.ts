@@ -1,11 +1,11 @@
-import type { LoadImage } from "../../bench/load/load-items.ts";
-import { prepareRequests } from "../../bench/load/prepare.ts";
-import type { PreparedRequests } from "../../bench/load/prepared-requests.ts";
-import { tableOf } from "../../bench/report/markdown.ts";
-import { median } from "../../bench/stats/statistics.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { tableOf } from "../../report/render/markdown.ts";
+import type { LoadImage } from "../../target/requests/load-items.ts";
+import { prepareRequests } from "../../target/requests/prepare.ts";
+import type { PreparedRequests } from "../../target/requests/prepared-requests.ts";
+import { median } from "../../target/stats/statistics.ts";
 import {
   type BaselineLoad,
   type BaselineFigures as Figures,

@@ -1,10 +1,10 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { PreparedRequests } from "../../bench/load/prepared-requests.ts";
-import { runToEnd } from "../../bench/load/run-process.ts";
 import { parsePerfAnalyzer } from "../../bench/report/import-perf-analyzer.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { runToEnd } from "../../target/load/run-process.ts";
+import type { PreparedRequests } from "../../target/requests/prepared-requests.ts";
 
 /** Load generators used as baselines: hey and NVIDIA's perf_analyzer. */
 

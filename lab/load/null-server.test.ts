@@ -1,6 +1,6 @@
 import { afterAll, expect, test } from "vitest";
-import type { PreparedRequests } from "../../bench/load/prepared-requests.ts";
-import { startLoad } from "../../bench/load/start-load.ts";
+import { startLoad } from "../../target/load/start-load.ts";
+import type { PreparedRequests } from "../../target/requests/prepared-requests.ts";
 import { type NullServer, startNullGrpcServer, startNullHttpServer } from "./null-server.ts";
 
 const servers: NullServer[] = [];

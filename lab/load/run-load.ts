@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { serialize } from "node:v8";
 import { endWithParent } from "../../artefact/child-process.ts";
-import type { MeasuredLoad, MeasureOptions } from "../../bench/load/measured-load.ts";
-import type { PreparedRequests } from "../../bench/load/prepared-requests.ts";
-import { runCommand } from "../../bench/load/run-process.ts";
+import type { MeasuredLoad, MeasureOptions } from "../../target/load/measured-load.ts";
+import { runCommand } from "../../target/load/run-process.ts";
+import type { PreparedRequests } from "../../target/requests/prepared-requests.ts";
 import { type BaselineLoad, pinned } from "./baseline-generators.ts";
 
 /** Input of `load-main.ts`. */

@@ -5,9 +5,6 @@ import { basename, join, relative, resolve } from "node:path";
 import { promisify } from "node:util";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
-import { renderText } from "../../bench/report/render-text.ts";
-import { reportName, type SavedReports, saveReports } from "../../bench/report/save-reports.ts";
-import { describeCommit, describeMachine } from "../../bench/run/machine.ts";
 import {
   ensurePython,
   fastapiPackages,
@@ -18,6 +15,9 @@ import { UserError } from "../../contract/user-error.ts";
 import { sessionOptions } from "../../inference/session/onnx-session.ts";
 import { modelInfo } from "../../model-tools/model-info.ts";
 import { loadImages } from "../../model-tools/samples/load-images.ts";
+import { renderText } from "../../report/render/render-text.ts";
+import { reportName, type SavedReports, saveReports } from "../../report/save-reports.ts";
+import { describeCommit, describeMachine } from "../../target/readings/machine.ts";
 import { compare } from "./compare.ts";
 import { type Load, loads, type SubjectName, towerLoadNames } from "./loads.ts";
 import type { Bench } from "./measure.ts";
@@ -216,7 +216,7 @@ async function subjectOf(
       seconds: options.seconds,
       warmupSeconds: bench.warmupSeconds,
       loads: chosen.map(({ id }) => id),
-      loadGenerator: "clipstack bench/load",
+      loadGenerator: "clipstack target/load",
     },
   };
 }

@@ -1,4 +1,4 @@
-import { median } from "../../bench/stats/statistics.ts";
+import { median } from "../../target/stats/statistics.ts";
 import { findLoad, type Load, type SubjectName, serverTargets } from "./loads.ts";
 import type { BenchRun, ServerRecord } from "./record.ts";
 

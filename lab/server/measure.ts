@@ -2,6 +2,10 @@ import { fileURLToPath } from "node:url";
 import type { ChildOptions } from "../../artefact/child-process.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { withLifeline } from "../../artefact/simulation.ts";
+import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import type { ServerEnvName } from "../../contract/server/server-env.ts";
+import { UserError } from "../../contract/user-error.ts";
 import {
   type CpuReading,
   groupCpuMs,
@@ -9,20 +13,16 @@ import {
   ownGroup,
   readCpu,
   residentMB,
-} from "../../bench/load/cpu-use.ts";
-import { measureLoad } from "../../bench/load/measure-load.ts";
-import type { MeasuredLoad, MeasureOptions } from "../../bench/load/measured-load.ts";
-import type { PreparedRequests } from "../../bench/load/prepared-requests.ts";
-import { runCommand, type Service, withService } from "../../bench/load/run-process.ts";
-import { embedBy } from "../../bench/run/embed-requests.ts";
-import { type HttpClient, openHttpClient } from "../../bench/run/http-client.ts";
-import { readMetrics } from "../../bench/run/instance-metrics.ts";
-import { type Metrics, metricSum } from "../../bench/run/prometheus.ts";
-import { median } from "../../bench/stats/statistics.ts";
-import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
-import { defaultModel } from "../../contract/models/index.ts";
-import type { ServerEnvName } from "../../contract/server/server-env.ts";
-import { UserError } from "../../contract/user-error.ts";
+} from "../../target/load/cpu-use.ts";
+import { measureLoad } from "../../target/load/measure-load.ts";
+import type { MeasuredLoad, MeasureOptions } from "../../target/load/measured-load.ts";
+import { runCommand, type Service, withService } from "../../target/load/run-process.ts";
+import { readMetrics } from "../../target/readings/instance-metrics.ts";
+import { type Metrics, metricSum } from "../../target/readings/prometheus.ts";
+import { embedBy } from "../../target/requests/embed-requests.ts";
+import { type HttpClient, openHttpClient } from "../../target/requests/http-client.ts";
+import type { PreparedRequests } from "../../target/requests/prepared-requests.ts";
+import { median } from "../../target/stats/statistics.ts";
 import { ceilingBatchSizes, type ImageKind, type Load, type SubjectName } from "./loads.ts";
 import type { BenchRun } from "./record.ts";
 

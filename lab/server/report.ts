@@ -11,8 +11,8 @@ import {
   tableSection,
   textField,
   whenText,
-} from "../../bench/report/document.ts";
-import { formatMs } from "../../bench/report/number-format.ts";
+} from "../../report/document/document.ts";
+import { formatMs } from "../../report/document/number-format.ts";
 import { compare, type Fact, type Figure, type Judged, type LoadRow } from "./compare.ts";
 import { type SubjectName, subjectNames } from "./loads.ts";
 import type { ServerRecord } from "./record.ts";

@@ -1,5 +1,5 @@
-import { cosine } from "../../bench/stats/statistics.ts";
 import { loadImages, makeLoadImages } from "../../model-tools/samples/load-images.ts";
+import { cosine } from "../../target/stats/statistics.ts";
 import {
   type BenchTower,
   findLoad,

@@ -1,5 +1,5 @@
 import fc, { type Arbitrary } from "fast-check";
-import type { SampleImage } from "../../bench/run/reference.ts";
+import type { SampleImage } from "../../target/reference/reference.ts";
 
 export function weighted<T>(
   ...choices: readonly (readonly [number, Arbitrary<T>])[]

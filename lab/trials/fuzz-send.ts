@@ -1,8 +1,8 @@
 import { Agent, request } from "node:http";
 import { connect } from "node:net";
 import { Client, credentials, type ServiceError, status } from "@grpc/grpc-js";
-import { jsonOf } from "../../bench/run/http-client.ts";
 import { embedErrorResponse, timeoutParameter } from "../../contract/embed-api.ts";
+import { jsonOf } from "../../target/requests/http-client.ts";
 import type { FuzzInput, FuzzTarget, GrpcInput, HttpInput, SocketInput } from "./fuzz-input.ts";
 
 /** Sends inputs to servers on 127.0.0.1. */

@@ -1,12 +1,12 @@
-import { embedBy } from "../../bench/run/embed-requests.ts";
-import { type HttpClient, openHttpClient } from "../../bench/run/http-client.ts";
-import { rowsOf } from "../../bench/run/infer.ts";
-import type { SampleImage } from "../../bench/run/reference.ts";
-import { relativeDifference } from "../../bench/stats/statistics.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
+import type { SampleImage } from "../../target/reference/reference.ts";
+import { embedBy } from "../../target/requests/embed-requests.ts";
+import { type HttpClient, openHttpClient } from "../../target/requests/http-client.ts";
+import { rowsOf } from "../../target/requests/infer.ts";
+import { relativeDifference } from "../../target/stats/statistics.ts";
 import { repositoryModels } from "./fuzz-http-inputs.ts";
 import type { FuzzInput } from "./fuzz-input.ts";
 import { openFuzzSender } from "./fuzz-send.ts";

@@ -2,7 +2,7 @@ import { mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc, { type Arbitrary } from "fast-check";
-import type { SampleImage } from "../../bench/run/reference.ts";
+import type { SampleImage } from "../../target/reference/reference.ts";
 import {
   anyHttp,
   base64Bodies,

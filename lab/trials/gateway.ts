@@ -1,10 +1,10 @@
 import { connect as openSocket, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { PreparedRequests } from "../../bench/load/prepared-requests.ts";
-import { countCodes } from "../../bench/load/samples.ts";
-import { startLoad } from "../../bench/load/start-load.ts";
 import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
 import { defaultModel } from "../../contract/models/index.ts";
+import { countCodes } from "../../target/load/samples.ts";
+import { startLoad } from "../../target/load/start-load.ts";
+import type { PreparedRequests } from "../../target/requests/prepared-requests.ts";
 import { FaultyUpstream, faults } from "./faulty-upstream.ts";
 import { type ServerProcess, startEmbed, startTriton } from "./server-process.ts";
 import { trialImages } from "./trial-images.ts";

@@ -6,7 +6,6 @@ import { fileURLToPath } from "node:url";
 import { endWithParent, startChild } from "../../artefact/child-process.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { describeExit, lastLinesOf, waitUntilReady } from "../../artefact/simulation.ts";
-import { residentMB } from "../../bench/load/cpu-use.ts";
 import { linkedRepository } from "../../cli/model/served-models.ts";
 import { embedPaths } from "../../contract/embed-routes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
@@ -14,6 +13,7 @@ import { oipPaths } from "../../contract/oip-paths.ts";
 import type { ServerEnvName } from "../../contract/server/server-env.ts";
 import { ensureTinyModel } from "../../model-tools/generate.ts";
 import { writeModelRepository } from "../../model-tools/repository.ts";
+import { residentMB } from "../../target/load/cpu-use.ts";
 
 const main = fileURLToPath(new URL("../../inference-image/main.ts", import.meta.url));
 

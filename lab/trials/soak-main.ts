@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
-import { numberOption, runMain } from "../../bench/load/run-main.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { numberOption, runMain } from "../../target/load/run-main.ts";
 import { soak } from "./soak.ts";
 
 /** Maximum ratio of the resident memory at the end to that after the warm-up. */

@@ -1,9 +1,6 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { embedBy } from "../../bench/run/embed-requests.ts";
-import { type HttpClient, openHttpClient } from "../../bench/run/http-client.ts";
-import { inferRows } from "../../bench/run/infer.ts";
 import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { isStopRejection } from "../../client/triton/stop-rejection.ts";
@@ -12,6 +9,9 @@ import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { elementCount } from "../../contract/tensor.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
+import { embedBy } from "../../target/requests/embed-requests.ts";
+import { type HttpClient, openHttpClient } from "../../target/requests/http-client.ts";
+import { inferRows } from "../../target/requests/infer.ts";
 import { type ServerProcess, startEmbed, startTriton } from "./server-process.ts";
 import { trialImages } from "./trial-images.ts";
 

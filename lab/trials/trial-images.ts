@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import { readSamples, type SampleImage } from "../../bench/run/reference.ts";
+import { readSamples, type SampleImage } from "../../target/reference/reference.ts";
 
 const folder = fileURLToPath(new URL("../../model-tools/samples/", import.meta.url));
 

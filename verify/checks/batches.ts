@@ -1,15 +1,12 @@
-import type { CheckResult } from "../../bench/record/record.ts";
-import { unit } from "../../bench/run/infer.ts";
-import { parityLimits, type VerifyTarget } from "../../bench/run/parity.ts";
-import { cycle, type Reference } from "../../bench/run/reference.ts";
-import {
-  checkEachEndpoint,
-  embeddingsOf,
-  type ServiceUnderTest,
-} from "../../bench/run/service-under-test.ts";
-import { cosine } from "../../bench/stats/statistics.ts";
+import type { CheckResult, VerifyTarget } from "../../bench/record/record.ts";
 import { batchSizesUpTo } from "../../contract/model-config.ts";
+import { parityLimits } from "../../target/reference/parity.ts";
+import { cycle, type Reference } from "../../target/reference/reference.ts";
+import { unit } from "../../target/requests/infer.ts";
+import { embeddingsOf, type ServiceUnderTest } from "../../target/service/service-under-test.ts";
+import { cosine } from "../../target/stats/statistics.ts";
 import type { Check } from "./check.ts";
+import { checkEachEndpoint } from "./check-result.ts";
 
 export const batchesCheck: Check = {
   name: "batches",

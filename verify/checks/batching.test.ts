@@ -3,10 +3,10 @@ import type { AddressInfo } from "node:net";
 import { afterEach, expect, test } from "vitest";
 import { parseArtefact } from "../../artefact/artefact.ts";
 import { kubernetesDocument } from "../../artefact/test-artefact.ts";
-import type { Reference } from "../../bench/run/reference.ts";
-import { openService } from "../../bench/run/service-under-test.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
 import { defaultModel } from "../../contract/models/index.ts";
+import type { Reference } from "../../target/reference/reference.ts";
+import { openService } from "../../target/service/service-under-test.ts";
 import { checkBatching } from "./batching.ts";
 
 let server: Server | undefined;

@@ -1,24 +1,19 @@
 import type { CheckResult } from "../../bench/record/record.ts";
-import { podsOf, servicesBehind, sourceOf } from "../../bench/run/deployed-environment.ts";
-import {
-  type MetricsSource,
-  metricsSource,
-  readMetrics,
-} from "../../bench/run/instance-metrics.ts";
-import { type Metrics, metricSum } from "../../bench/run/prometheus.ts";
-import {
-  checkEachEndpoint,
-  type EndpointFinding,
-  type EndpointTarget,
-  embeddingsOf,
-  firstTowersOf,
-  resultOf,
-  type ServiceUnderTest,
-} from "../../bench/run/service-under-test.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { daliKinds, tritonModelName } from "../../contract/triton-models.ts";
+import { metricsSource, readMetrics } from "../../target/readings/instance-metrics.ts";
+import { type Metrics, metricSum } from "../../target/readings/prometheus.ts";
+import type { MetricsSource } from "../../target/requests/bench-target.ts";
+import { podsOf, servicesBehind, sourceOf } from "../../target/service/deployed-environment.ts";
+import {
+  type EndpointTarget,
+  embeddingsOf,
+  firstTowersOf,
+  type ServiceUnderTest,
+} from "../../target/service/service-under-test.ts";
 import { type Check, type CheckContext, itemsOf, ownKinds, type Samples } from "./check.ts";
+import { checkEachEndpoint, type EndpointFinding, resultOf } from "./check-result.ts";
 
 export const batchingCheck: Check = {
   name: "batching",

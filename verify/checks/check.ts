@@ -2,19 +2,18 @@ import type { Artefact } from "../../artefact/artefact.ts";
 import type { ClusterInspection } from "../../artefact/cluster-objects.ts";
 import type { Inspection } from "../../artefact/docker-inspect.ts";
 import type { SimulationPlan } from "../../artefact/simulation-types.ts";
-import type { CheckResult, Measurement } from "../../bench/record/record.ts";
-import type { DeployedEnvironment } from "../../bench/run/deployed-environment.ts";
-import type { VerifyTarget } from "../../bench/run/parity.ts";
+import type { CheckResult, Measurement, VerifyTarget } from "../../bench/record/record.ts";
+import type { ServiceKind } from "../../contract/environment.ts";
+import type { ModelTower } from "../../contract/model-spec.ts";
 import {
   cycle,
   type Reference,
   type ReferenceItem,
   type ReferenceModel,
-} from "../../bench/run/reference.ts";
-import type { ServiceUnderTest } from "../../bench/run/service-under-test.ts";
-import type { TextReference } from "../../bench/run/text-reference.ts";
-import type { ServiceKind } from "../../contract/environment.ts";
-import type { ModelTower } from "../../contract/model-spec.ts";
+} from "../../target/reference/reference.ts";
+import type { TextReference } from "../../target/reference/text-reference.ts";
+import type { DeployedEnvironment } from "../../target/service/deployed-environment.ts";
+import type { ServiceUnderTest } from "../../target/service/service-under-test.ts";
 import type { DeclaredBlock } from "./declared-blocks.ts";
 
 /** Check of an environment. To add one: a file, a line in `registry.ts`, a row in `docs/checks.md` with its conditions, and a test. */

@@ -3,8 +3,8 @@ import { parseArtefact } from "../../artefact/artefact.ts";
 import type { ClusterInspection, ClusterPod } from "../../artefact/cluster-objects.ts";
 import type { DeclaredObject, Manifest } from "../../artefact/terraform-manifests.ts";
 import { kubernetesDocument } from "../../artefact/test-artefact.ts";
-import { openService } from "../../bench/run/service-under-test.ts";
 import { defaultModel } from "../../contract/models/index.ts";
+import { openService } from "../../target/service/service-under-test.ts";
 import {
   kubectlAutoscaler,
   kubectlBudget,

@@ -1,14 +1,11 @@
 import type { Target } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
-import { type HttpResponse, reason } from "../../bench/run/http-client.ts";
-import { firstImage, type Reference } from "../../bench/run/reference.ts";
-import {
-  resultOf,
-  type ServiceUnderTest,
-  servedTowers,
-} from "../../bench/run/service-under-test.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
+import { firstImage, type Reference } from "../../target/reference/reference.ts";
+import { type HttpResponse, reason } from "../../target/requests/http-client.ts";
+import { type ServiceUnderTest, servedTowers } from "../../target/service/service-under-test.ts";
 import { type Check, ownKinds } from "./check.ts";
+import { resultOf } from "./check-result.ts";
 import { routeResponses } from "./route-responses.ts";
 
 const timeoutMs = 10_000;

@@ -1,13 +1,13 @@
 import type { CheckResult } from "../../bench/record/record.ts";
-import { cycle, type Reference } from "../../bench/run/reference.ts";
+import { cycle, type Reference } from "../../target/reference/reference.ts";
 import {
-  checkEachEndpoint,
   embeddingsOf,
   encodingsOf,
   type ServiceUnderTest,
-} from "../../bench/run/service-under-test.ts";
-import { norm } from "../../bench/stats/statistics.ts";
+} from "../../target/service/service-under-test.ts";
+import { norm } from "../../target/stats/statistics.ts";
 import type { Check } from "./check.ts";
+import { checkEachEndpoint } from "./check-result.ts";
 
 /** Tolerance for float32 arithmetic over hundreds of values and responses rounded to 8 decimals. */
 const unitTolerance = 1e-4;

@@ -1,6 +1,6 @@
-import type { EndpointTarget, ServiceUnderTest } from "../../bench/run/service-under-test.ts";
 import { openInferenceClient } from "../../client/embedding/inference-client.ts";
 import { requestedModel } from "../../contract/environment.ts";
+import type { EndpointTarget, ServiceUnderTest } from "../../target/service/service-under-test.ts";
 
 /** Opens the published client of an endpoint for a model; the mode `remote` prevents a local fallback. */
 export function openEndpointClient(

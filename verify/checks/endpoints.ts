@@ -1,14 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Target } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
-import { jsonOf, reason } from "../../bench/run/http-client.ts";
-import { type Metrics, metricSum, parseMetrics } from "../../bench/run/prometheus.ts";
-import {
-  resultOf,
-  type ServedModel,
-  type ServiceUnderTest,
-  servedTowers,
-} from "../../bench/run/service-under-test.ts";
 import type { Transport } from "../../client/triton/transport.ts";
 import {
   embedMetrics,
@@ -25,7 +17,15 @@ import {
   towerOf,
 } from "../../contract/model-shapes.ts";
 import type { TensorSpec } from "../../contract/tensor.ts";
+import { type Metrics, metricSum, parseMetrics } from "../../target/readings/prometheus.ts";
+import { jsonOf, reason } from "../../target/requests/http-client.ts";
+import {
+  type ServedModel,
+  type ServiceUnderTest,
+  servedTowers,
+} from "../../target/service/service-under-test.ts";
 import type { Check } from "./check.ts";
+import { resultOf } from "./check-result.ts";
 
 const timeoutMs = 10_000;
 

@@ -8,12 +8,12 @@ import { expect, onTestFinished, test } from "vitest";
 import { parseArtefact } from "../../artefact/artefact.ts";
 import { dockerDocument } from "../../artefact/test-artefact.ts";
 import { checkResult } from "../../bench/record/record.ts";
-import { openService } from "../../bench/run/service-under-test.ts";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
 import { engineCacheMount } from "../../contract/model-config.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import { withModalities } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
+import { openService } from "../../target/service/service-under-test.ts";
 import type { CheckContext } from "./check.ts";
 import { engineCheck } from "./engine.ts";
 

@@ -1,15 +1,15 @@
 import type { CheckResult } from "../../bench/record/record.ts";
-import { jsonOf } from "../../bench/run/http-client.ts";
-import {
-  resultOf,
-  type ServedModel,
-  type ServiceUnderTest,
-  servedTowers,
-} from "../../bench/run/service-under-test.ts";
 import { computesInFp16 } from "../../contract/fingerprint.ts";
 import type { ModelConfig } from "../../contract/model-config.ts";
 import { towerOf } from "../../contract/model-shapes.ts";
+import { jsonOf } from "../../target/requests/http-client.ts";
+import {
+  type ServedModel,
+  type ServiceUnderTest,
+  servedTowers,
+} from "../../target/service/service-under-test.ts";
 import type { Check, DeploymentUnderTest } from "./check.ts";
+import { resultOf } from "./check-result.ts";
 
 const timeoutMs = 30_000;
 

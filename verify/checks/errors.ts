@@ -1,14 +1,5 @@
 import { z } from "zod";
-import { loadImages } from "../../bench/load/load-items.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
-import { type EncodedImage, multipart } from "../../bench/run/embed-requests.ts";
-import { type HttpRequest, jsonOf, reason } from "../../bench/run/http-client.ts";
-import {
-  checkEachEndpoint,
-  type EndpointTarget,
-  firstTowersOf,
-  type ServiceUnderTest,
-} from "../../bench/run/service-under-test.ts";
 import { TritonError } from "../../client/triton/transport.ts";
 import {
   type EmbedErrorCode,
@@ -27,7 +18,16 @@ import {
 } from "../../contract/model-shapes.ts";
 import type { ModelTower } from "../../contract/model-spec.ts";
 import { elementArrays, elementCount, type Tensor } from "../../contract/tensor.ts";
+import { type EncodedImage, multipart } from "../../target/requests/embed-requests.ts";
+import { type HttpRequest, jsonOf, reason } from "../../target/requests/http-client.ts";
+import { loadImages } from "../../target/requests/load-items.ts";
+import {
+  type EndpointTarget,
+  firstTowersOf,
+  type ServiceUnderTest,
+} from "../../target/service/service-under-test.ts";
 import { type Check, itemsOf, ownKinds, type Samples } from "./check.ts";
+import { checkEachEndpoint } from "./check-result.ts";
 
 const timeoutMs = 30_000;
 

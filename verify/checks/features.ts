@@ -1,13 +1,4 @@
-import { loadImages } from "../../bench/load/load-items.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
-import { jsonOf, openHttpClient, reason } from "../../bench/run/http-client.ts";
-import { compareWith, differenceLimit, judgeParity } from "../../bench/run/parity.ts";
-import {
-  type EndpointTarget,
-  endpointsOf,
-  resultOf,
-  type ServiceUnderTest,
-} from "../../bench/run/service-under-test.ts";
 import { embedPaths, fingerprintHeader } from "../../contract/embed-api.ts";
 import type { Modality } from "../../contract/model-spec.ts";
 import {
@@ -17,7 +8,16 @@ import {
 } from "../../contract/openai-api.ts";
 import { serverEnv } from "../../contract/server/server-env.ts";
 import { controlApis, requiredHeaders, tritonCommandOf } from "../../contract/triton-flags.ts";
+import { compareWith, differenceLimit, judgeParity } from "../../target/reference/parity.ts";
+import { jsonOf, openHttpClient, reason } from "../../target/requests/http-client.ts";
+import { loadImages } from "../../target/requests/load-items.ts";
+import {
+  type EndpointTarget,
+  endpointsOf,
+  type ServiceUnderTest,
+} from "../../target/service/service-under-test.ts";
 import { type Check, type CheckContext, itemsOf, ownKinds } from "./check.ts";
+import { resultOf } from "./check-result.ts";
 
 const timeoutMs = 30_000;
 

@@ -1,20 +1,18 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { describeLatency, sortedLatencies } from "../../bench/load/latency.ts";
-import { prepareRequests } from "../../bench/load/prepare.ts";
-import { countCodes, isGood } from "../../bench/load/samples.ts";
-import { startLoad } from "../../bench/load/start-load.ts";
-import { clockMs } from "../../bench/load/worker-messages.ts";
 import type { Measurement } from "../../bench/record/record.ts";
+import { hasEmbedApi } from "../../contract/environment.ts";
+import { describeLatency, sortedLatencies } from "../../target/load/latency.ts";
+import { countCodes, isGood } from "../../target/load/samples.ts";
+import { startLoad } from "../../target/load/start-load.ts";
+import { clockMs } from "../../target/load/worker-messages.ts";
+import { prepareRequests } from "../../target/requests/prepare.ts";
 import {
-  checkEachEndpoint,
-  type EndpointFinding,
   type EndpointTarget,
   firstTowersOf,
-  modelOf,
   type ServiceUnderTest,
-} from "../../bench/run/service-under-test.ts";
-import { hasEmbedApi } from "../../contract/environment.ts";
+} from "../../target/service/service-under-test.ts";
 import type { Check, CheckContext } from "./check.ts";
+import { checkEachEndpoint, type EndpointFinding, modelOf } from "./check-result.ts";
 
 /** Clients of the closed loop. */
 export const loadConcurrency = 4;

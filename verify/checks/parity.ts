@@ -1,23 +1,21 @@
-import type { CheckResult } from "../../bench/record/record.ts";
-import { unit } from "../../bench/run/infer.ts";
+import type { CheckResult, VerifyTarget } from "../../bench/record/record.ts";
 import {
   compareWith,
   decodesWithDali,
   differenceLimit,
   type EmbeddingAgreement,
   judgeParity,
-  type VerifyTarget,
-} from "../../bench/run/parity.ts";
-import { cycle, type Reference } from "../../bench/run/reference.ts";
+} from "../../target/reference/parity.ts";
+import { cycle, type Reference } from "../../target/reference/reference.ts";
+import { unit } from "../../target/requests/infer.ts";
 import {
-  checkEachEndpoint,
-  type EndpointFinding,
   type EndpointTarget,
   embeddingsOf,
   encodingsOf,
   type ServiceUnderTest,
-} from "../../bench/run/service-under-test.ts";
+} from "../../target/service/service-under-test.ts";
 import type { Check } from "./check.ts";
+import { checkEachEndpoint, type EndpointFinding } from "./check-result.ts";
 import { openEndpointClient } from "./endpoint-client.ts";
 import { checkWeights } from "./weights.ts";
 

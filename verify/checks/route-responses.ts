@@ -1,7 +1,3 @@
-import { type EncodedImage, requestOf, textRequestOf } from "../../bench/run/embed-requests.ts";
-import type { HttpClient, HttpResponse } from "../../bench/run/http-client.ts";
-import type { ServiceUnderTest } from "../../bench/run/service-under-test.ts";
-import { sampleTexts } from "../../bench/run/text-reference.ts";
 import {
   type EmbedRoute,
   type EmbedRouteName,
@@ -9,8 +5,15 @@ import {
   embedRoutes,
   pathOf,
 } from "../../contract/embed-routes.ts";
-
 import type { Modality } from "../../contract/model-spec.ts";
+import { sampleTexts } from "../../target/reference/text-reference.ts";
+import {
+  type EncodedImage,
+  requestOf,
+  textRequestOf,
+} from "../../target/requests/embed-requests.ts";
+import type { HttpClient, HttpResponse } from "../../target/requests/http-client.ts";
+import type { ServiceUnderTest } from "../../target/service/service-under-test.ts";
 
 const timeoutMs = 30_000;
 

@@ -1,11 +1,12 @@
 import type { CheckResult } from "../../bench/record/record.ts";
-import type { EncodedImage } from "../../bench/run/embed-requests.ts";
-import type { HttpResponse } from "../../bench/run/http-client.ts";
-import { firstImage, type Reference } from "../../bench/run/reference.ts";
-import { resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
 import { embedErrorStatus } from "../../contract/embed-api.ts";
 import { embedResponseHeaders, embedRoutes, pathOf } from "../../contract/embed-routes.ts";
+import { firstImage, type Reference } from "../../target/reference/reference.ts";
+import type { EncodedImage } from "../../target/requests/embed-requests.ts";
+import type { HttpResponse } from "../../target/requests/http-client.ts";
+import type { ServiceUnderTest } from "../../target/service/service-under-test.ts";
 import { type Check, ownKinds } from "./check.ts";
+import { resultOf } from "./check-result.ts";
 import { routeResponses } from "./route-responses.ts";
 
 const timeoutMs = 10_000;

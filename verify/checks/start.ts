@@ -9,9 +9,10 @@ import type { Inspection } from "../../artefact/docker-inspect.ts";
 import type { RunningInstance } from "../../artefact/simulation.ts";
 import { loopback } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
-import { reason } from "../../bench/run/http-client.ts";
-import { resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
+import { reason } from "../../target/requests/http-client.ts";
+import type { ServiceUnderTest } from "../../target/service/service-under-test.ts";
 import type { Check } from "./check.ts";
+import { resultOf } from "./check-result.ts";
 import { blockResult, type DeclaredBlock, type ResultDraft } from "./declared-blocks.ts";
 
 export const startCheck: Check = {

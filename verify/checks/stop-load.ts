@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { openHttpClient, reason } from "../../bench/run/http-client.ts";
-import { type EndpointTarget, embeddingsOf } from "../../bench/run/service-under-test.ts";
 import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { isStopRejection } from "../../client/triton/stop-rejection.ts";
 import { TritonError } from "../../client/triton/transport.ts";
+import { openHttpClient, reason } from "../../target/requests/http-client.ts";
+import { type EndpointTarget, embeddingsOf } from "../../target/service/service-under-test.ts";
 import { itemsOf, type Samples } from "./check.ts";
 
 /** Number of clients during a stop. */

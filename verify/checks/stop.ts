@@ -3,17 +3,17 @@ import type { Exit } from "../../artefact/child-process.ts";
 import { describeExit, type RunningInstance } from "../../artefact/simulation.ts";
 import { loopback, type Target } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
-import { reason } from "../../bench/run/http-client.ts";
-import { metricsOf } from "../../bench/run/instance-metrics.ts";
-import { metricSum } from "../../bench/run/prometheus.ts";
+import { embedMetrics } from "../../contract/embed-api.ts";
+import { metricSum } from "../../target/readings/prometheus.ts";
+import { reason } from "../../target/requests/http-client.ts";
 import {
   type EndpointTarget,
   firstTowersOf,
-  resultOf,
+  metricsOf,
   type ServiceUnderTest,
-} from "../../bench/run/service-under-test.ts";
-import { embedMetrics } from "../../contract/embed-api.ts";
+} from "../../target/service/service-under-test.ts";
 import { type Check, ownKinds, type Samples } from "./check.ts";
+import { resultOf } from "./check-result.ts";
 import {
   openSender,
   pollMs,

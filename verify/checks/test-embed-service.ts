@@ -3,11 +3,11 @@ import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
 import { parseArtefact } from "../../artefact/artefact.ts";
 import { dockerDocument } from "../../artefact/test-artefact.ts";
-import type { Reference } from "../../bench/run/reference.ts";
-import { openService, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
 import { type EmbedRoute, embedRoutes, pathOf } from "../../contract/embed-routes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
+import type { Reference } from "../../target/reference/reference.ts";
+import { openService, type ServiceUnderTest } from "../../target/service/service-under-test.ts";
 
 /** One image; servers in tests do not decode it. */
 export const oneImage: Reference = new Map([

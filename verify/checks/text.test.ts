@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { unit } from "../../bench/run/infer.ts";
-import { sampleTexts } from "../../bench/run/text-reference.ts";
 import { defaultModel } from "../../contract/models/index.ts";
+import { sampleTexts } from "../../target/reference/text-reference.ts";
+import { unit } from "../../target/requests/infer.ts";
 import { embedService } from "./test-embed-service.ts";
 import { checkText } from "./text.ts";
 

@@ -1,12 +1,9 @@
-import type { CheckResult } from "../../bench/record/record.ts";
-import { compareWith, differenceLimit, type VerifyTarget } from "../../bench/run/parity.ts";
-import {
-  checkEachEndpoint,
-  endpointsOf,
-  type ServiceUnderTest,
-} from "../../bench/run/service-under-test.ts";
-import type { TextReference } from "../../bench/run/text-reference.ts";
+import type { CheckResult, VerifyTarget } from "../../bench/record/record.ts";
+import { compareWith, differenceLimit } from "../../target/reference/parity.ts";
+import type { TextReference } from "../../target/reference/text-reference.ts";
+import { endpointsOf, type ServiceUnderTest } from "../../target/service/service-under-test.ts";
 import type { Check } from "./check.ts";
+import { checkEachEndpoint } from "./check-result.ts";
 import { openEndpointClient } from "./endpoint-client.ts";
 import { parityFinding } from "./parity.ts";
 

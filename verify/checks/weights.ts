@@ -1,10 +1,10 @@
 import { posix } from "node:path";
 import type { Inspection } from "../../artefact/docker-inspect.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
-import type { ReferenceModel } from "../../bench/run/reference.ts";
 import { requestedModel } from "../../contract/environment.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { modelRepositoryMount } from "../../contract/server/server-env.ts";
+import type { ReferenceModel } from "../../target/reference/reference.ts";
 import { blockResult, type DeclaredBlock } from "./declared-blocks.ts";
 
 /** Volume name that ends in the first digits of a checksum known only to Terraform. */

@@ -10,9 +10,9 @@ import {
   type TestDocument,
   volumesDocument,
 } from "../../artefact/test-artefact.ts";
-import { openService } from "../../bench/run/service-under-test.ts";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
 import { defaultModel, defaultModels } from "../../contract/models/index.ts";
+import { openService } from "../../target/service/service-under-test.ts";
 import { checkWiring } from "./wiring.ts";
 
 /** Result for a Triton with this configuration name and a repository with the configuration `deployed`. */

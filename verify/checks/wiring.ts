@@ -3,19 +3,16 @@ import { join } from "node:path";
 import type { Artefact } from "../../artefact/artefact.ts";
 import type { SimulationPlan } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
-import { reason } from "../../bench/run/http-client.ts";
-import {
-  resultOf,
-  type ServiceUnderTest,
-  servedTowers,
-} from "../../bench/run/service-under-test.ts";
 import { readModelConfig } from "../../client/triton/model-config.ts";
 import type { Environment, Service } from "../../contract/environment.ts";
 import { checkModelConfig } from "../../contract/model-config-check.ts";
 import { catalogueSpecs } from "../../contract/models/index.ts";
 import { parseTritonArgs } from "../../contract/triton-flags.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
+import { reason } from "../../target/requests/http-client.ts";
+import { type ServiceUnderTest, servedTowers } from "../../target/service/service-under-test.ts";
 import type { Check } from "./check.ts";
+import { resultOf } from "./check-result.ts";
 
 export const wiringCheck: Check = {
   name: "wiring",

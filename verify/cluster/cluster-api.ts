@@ -3,7 +3,7 @@ import type { RequestOptions } from "node:https";
 import { homedir } from "node:os";
 import type { KubeConfig, V1Status } from "@kubernetes/client-node";
 import type { Wire } from "../../artefact/cluster-objects.ts";
-import type { PreparedRequests } from "../../bench/load/prepared-requests.ts";
+import { messageOf, UserError } from "../../contract/user-error.ts";
 import {
   type HttpClient,
   type HttpRequest,
@@ -11,8 +11,8 @@ import {
   jsonOf,
   openHttpClient,
   reason,
-} from "../../bench/run/http-client.ts";
-import { messageOf, UserError } from "../../contract/user-error.ts";
+} from "../../target/requests/http-client.ts";
+import type { PreparedRequests } from "../../target/requests/prepared-requests.ts";
 
 /** Selects a cluster of a kubeconfig. */
 export interface ClusterAccess {

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { parseRecordAs, type RecordKind } from "../../bench/record/parse-record.ts";
-import { machineSubject } from "../../bench/record/record.ts";
+import { machineSubject } from "../../target/subject/subject.ts";
 
 /**
  * Record of one drill. The report is computed from it (`drill-report.ts`).

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { renderText } from "../../bench/report/render-text.ts";
+import { renderText } from "../../report/render/render-text.ts";
 import { drillRecord, parseDrillRecord } from "./drill-record.ts";
 import { drillReport } from "./drill-report.ts";
 import { testDrillRecord as record } from "./test-drill-record.ts";

@@ -10,8 +10,8 @@ import {
   tableSection,
   textField,
   whenText,
-} from "../../bench/report/document.ts";
-import { counted, formatMs } from "../../bench/report/number-format.ts";
+} from "../../report/document/document.ts";
+import { counted, formatMs } from "../../report/document/number-format.ts";
 import type { DrillRecord } from "./drill-record.ts";
 import { drills } from "./registry.ts";
 

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { rolloutProblem } from "../../artefact/cluster-objects.ts";
-import type { EncodedImage } from "../../bench/run/embed-requests.ts";
-import { reason } from "../../bench/run/http-client.ts";
+import type { EncodedImage } from "../../target/requests/embed-requests.ts";
+import { reason } from "../../target/requests/http-client.ts";
 import {
   ApiRejection,
   type ClusterApi,

@@ -7,9 +7,9 @@ import {
   scaleDownWindow,
 } from "../../artefact/cluster-objects.ts";
 import { Interrupted } from "../../artefact/interrupt.ts";
-import { reason } from "../../bench/run/http-client.ts";
-import { describeCommit, describeMachine } from "../../bench/run/machine.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
+import { describeCommit, describeMachine } from "../../target/readings/machine.ts";
+import { reason } from "../../target/requests/http-client.ts";
 import { type ClusterApi, openCluster } from "../cluster/cluster-api.ts";
 import { type Drill, type DrillOptions, DrillRun, pollMs, scaleMarginSeconds } from "./drill.ts";
 import { type DrillName, type DrillRecord, drillRecordSchemaVersion } from "./drill-record.ts";

@@ -1,0 +1,85 @@
+import { once } from "node:events";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, onTestFinished, test } from "vitest";
+import type { PreparedRequests } from "../requests/prepared-requests.ts";
+import { startLoad } from "./start-load.ts";
+
+const twoClients = { kind: "closed loop", concurrency: 2 } as const;
+
+function requestsTo(url: string): PreparedRequests {
+  return {
+    transport: "http",
+    url,
+    path: "/embed",
+    headers: { connection: "close" },
+    requests: [{ headers: {}, body: new Uint8Array([1]) }],
+    imagesPerRequest: 1,
+  };
+}
+
+async function serve(listener: RequestListener): Promise<string> {
+  const server = createServer((request, response) => {
+    request.resume();
+    listener(request, response);
+  }).listen(0, "127.0.0.1");
+  onTestFinished(() => void server.close());
+  await once(server, "listening");
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+test("a fixed rate continues while responses are outstanding, with a connection per request", async () => {
+  const ports = new Set<number | undefined>();
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const url = await serve(({ socket }, response) => {
+    ports.add(socket.remotePort);
+    void released.then(() => response.end("{}"));
+  });
+  const rate = { kind: "open loop", arrivals: "constant", ratePerSecond: 50, seed: 0 } as const;
+  const load = startLoad(requestsTo(url), rate);
+  await expect.poll(() => ports.size).toBeGreaterThan(5);
+  const stopped = load.stop();
+  release();
+  await stopped;
+  expect(load.samples.filter(({ code }) => code !== "")).toEqual([]);
+  expect(ports.size).toBe(load.samples.length);
+});
+
+test("stopping a load waits for outstanding requests", async () => {
+  const url = await serve((_request, response) => setTimeout(() => response.end("{}"), 150));
+  const load = startLoad(requestsTo(url), twoClients);
+  await sleep(50);
+  await load.stop();
+  expect(load.samples.map(({ code }) => code)).toEqual(["", ""]);
+});
+
+test("a rejecting or unreachable server is reported by its code, without a request storm", async () => {
+  const rejecting = await serve((_request, response) => {
+    response.statusCode = 503;
+    response.end();
+  });
+  for (const [url, code] of [
+    [rejecting, "503"],
+    ["http://127.0.0.1:1", "ECONNREFUSED"],
+  ] as const) {
+    const load = startLoad(requestsTo(url), twoClients);
+    await sleep(250);
+    await load.stop();
+    expect(new Set(load.samples.map((sample) => sample.code))).toEqual(new Set([code]));
+    expect(load.samples.length).toBeLessThan(20);
+  }
+});
+
+test("a hanging request fails when the wait for responses is aborted", async () => {
+  const url = await serve(() => {});
+  const load = startLoad(requestsTo(url), twoClients);
+  await sleep(50);
+  await load.stop(AbortSignal.timeout(50));
+  expect(load.samples.map(({ code }) => code)).toEqual(
+    Array(2).fill("no response before the load ended"),
+  );
+});

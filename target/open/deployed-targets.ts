@@ -1,0 +1,86 @@
+import { readArtefact } from "../../artefact/artefact.ts";
+import type { EndpointName } from "../../contract/environment.ts";
+import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
+import type { GpuReading } from "../readings/gpu-use.ts";
+import { onnxRuntimeFolder, softwareOfContainer } from "../readings/software.ts";
+import {
+  type DeployedEnvironment,
+  metricsOfDeployed,
+  servicesOfDeployed,
+} from "../service/deployed-environment.ts";
+import { subjectOf } from "../service/local-environment.ts";
+import { controlHeaderOf, useServices, type WithTargetsOptions } from "./open-services.ts";
+import type { OpenTargets } from "./open-targets.ts";
+
+/** Deployed environment: its containers or pods. */
+export interface DeployedSource {
+  readonly kind: "deployed";
+  readonly environment: DeployedEnvironment;
+  /** @default - all endpoints */
+  readonly endpoints?: readonly EndpointName[];
+  /** Runs `nvidia-smi` on the environment's host. */
+  readonly readGpus?: () => Promise<readonly GpuReading[]>;
+  /** Version of the NVIDIA driver on the environment's host. */
+  readonly readDriver?: () => Promise<string | undefined>;
+  /** Names in a folder of a container; empty if unknown. */
+  readonly listFiles?: (
+    container: string,
+    folder: string,
+  ) => Promise<readonly string[] | undefined>;
+}
+
+/** Opens the endpoints of a deployed environment, calls `use`, and closes them. */
+export async function withDeployed<Result>(
+  { environment, endpoints, readGpus, readDriver, listFiles }: DeployedSource,
+  { tower, onPhase }: WithTargetsOptions,
+  use: (open: OpenTargets) => Promise<Result>,
+): Promise<Result> {
+  const startedMs = performance.now();
+  const artefact = readArtefact(environment.file, environment.displayPath);
+  const { deployed } = environment;
+  onPhase(`connecting to ${deployed.name}`);
+  const access = await environment.openAccess();
+  try {
+    const services = servicesOfDeployed(environment, artefact, access);
+    const cluster =
+      artefact.objects.length > 0 ? await environment.inspectObjects(artefact.objects) : undefined;
+    const { gpu } = deployed;
+    const containers =
+      deployed.namespace === undefined
+        ? await environment.inspect(artefact.workloads.map(({ name }) => name))
+        : undefined;
+    const configOf = (name: string) =>
+      containers?.ok === true ? containers.containers.get(name)?.Config : undefined;
+    return await useServices(services, tower, endpoints, use, {
+      target: "deployed",
+      reach: (service) => ({
+        metrics: metricsOfDeployed(service, services, cluster),
+        apiKey: service.apiKey,
+        pids: [],
+        controlHeader: controlHeaderOf(
+          configOf(service.workload.name)?.Cmd ?? [],
+          configOf(service.workload.name)
+            ?.Env.find((line) => line.startsWith(`${modelControlKeyVariable}=`))
+            ?.slice(modelControlKeyVariable.length + 1),
+        ),
+      }),
+      software: async ({ workload: { name } }) => {
+        const config = configOf(name);
+        if (config === undefined) return undefined;
+        return softwareOfContainer(config.Env, (await listFiles?.(name, onnxRuntimeFolder)) ?? []);
+      },
+      driver: await readDriver?.(),
+      environments: () => [subjectOf(artefact, environment, access.notes, startedMs)],
+      gpu: gpu && { name: gpu.name, count: gpu.count, vramMiB: gpu.vramMiB },
+      price: gpu && {
+        usdPerHour: gpu.usdPerHour,
+        date: gpu.priceDate ?? new Date(startedMs).toISOString().slice(0, "2026-11-21".length),
+        source: `settings of ${deployed.name}`,
+      },
+      readGpus,
+      notes: access.notes.map((note) => `${deployed.name}: ${note}.`),
+    });
+  } finally {
+    await access.close();
+  }
+}

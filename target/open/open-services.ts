@@ -1,0 +1,203 @@
+import type { PayloadFormat } from "../../contract/bench-endpoint.ts";
+import { embedPaths } from "../../contract/embed-api.ts";
+import { type EndpointName, hasEmbedApi } from "../../contract/environment.ts";
+import type { Modality, ModelTower } from "../../contract/model-spec.ts";
+import {
+  parseTritonArgs,
+  type RequiredHeader,
+  requiredHeaders,
+  tritonCommandOf,
+} from "../../contract/triton-flags.ts";
+import { UserError } from "../../contract/user-error.ts";
+import type { BenchTarget } from "../requests/bench-target.ts";
+import { reason } from "../requests/http-client.ts";
+import { modelFor } from "../requests/prepare.ts";
+import { serverVersion } from "../service/server-version.ts";
+import {
+  type EndpointTarget,
+  endpointsOf,
+  type ServiceUnderTest,
+} from "../service/service-under-test.ts";
+import type { Software } from "../subject/subject.ts";
+import type { OpenTargets } from "./open-targets.ts";
+
+export interface WithTargetsOptions {
+  /** Measured tower. */
+  readonly tower: ModelTower;
+  readonly signal: AbortSignal;
+  /** Called with a description of each phase, for progress. */
+  readonly onPhase: (text: string) => void;
+}
+
+const timeoutMs = 30_000;
+
+/** Access to services, and the subject that the record describes. */
+interface ServicesSubject {
+  readonly target: OpenTargets["target"];
+  readonly reach: (
+    service: ServiceUnderTest,
+  ) => Pick<BenchTarget, "metrics" | "pids" | "apiKey" | "controlHeader" | "precision">;
+  readonly environments: () => OpenTargets["subject"]["environments"];
+  /** Versions of a service's libraries. */
+  readonly software?: (service: ServiceUnderTest) => Promise<Software | undefined>;
+  readonly driver?: string;
+  readonly gpu?: OpenTargets["subject"]["gpu"];
+  readonly price?: OpenTargets["subject"]["price"];
+  readonly readGpus?: OpenTargets["readGpus"];
+  readonly notes: readonly string[];
+}
+
+/**
+ * Calls `use` with the endpoints of running services, and closes their connections.
+ *
+ * @param endpoints - Endpoints to open; absent: all.
+ * @throws {UserError} one line, if an endpoint does not respond.
+ */
+export async function useServices<Result>(
+  services: readonly ServiceUnderTest[],
+  { spec, modality }: ModelTower,
+  endpoints: readonly EndpointName[] | undefined,
+  use: (open: OpenTargets) => Promise<Result>,
+  { target, reach, environments, software, driver, gpu, price, readGpus, notes }: ServicesSubject,
+): Promise<Result> {
+  try {
+    const targets: BenchTarget[] = [];
+    const servers: OpenTargets["subject"]["servers"] = [];
+    for (const service of services) {
+      const { name } = service.workload.service;
+      const selected = endpointsOf(service, modality).filter(
+        (target) => target.spec.name === spec.name && isSelected(target.endpointName, endpoints),
+      );
+      if (selected.length === 0) continue;
+      const controlUrl = service.targets.find(
+        ({ endpoint }) => endpoint.protocol === "oip-http",
+      )?.url;
+      for (const target of selected) {
+        await requireLive(service, target);
+        targets.push({
+          environment: service.environment,
+          service: name,
+          endpoint: target.endpointName,
+          url: target.url,
+          spec: target.spec,
+          modality,
+          model: target.model,
+          ...jpegKindOf(service, modality),
+          payloads: await payloadsOf(service, target, modality),
+          controlUrl,
+          ...reach(service),
+        });
+      }
+      servers.push({
+        service: name,
+        ...nameAndVersion(await serverVersion(service)),
+        software: await software?.(service),
+      });
+    }
+    return await use({
+      target,
+      targets,
+      subject: {
+        // computed when the run ends, because it contains the duration
+        get environments() {
+          return environments();
+        },
+        servers,
+        driver,
+        gpu,
+        price,
+      },
+      readGpus,
+      notes,
+    });
+  } finally {
+    await Promise.all(services.flatMap((it) => [it.closeTransports(), it.http.close()]));
+  }
+}
+
+/** Returns whether an endpoint is among those to open; absent: all are. */
+export function isSelected(
+  endpoint: EndpointName,
+  endpoints: readonly EndpointName[] | undefined,
+): boolean {
+  return endpoints === undefined || endpoints.includes(endpoint);
+}
+
+/**
+ * Header that the model control API of a Triton requires.
+ *
+ * @param command - Command of its container.
+ */
+export function controlHeaderOf(
+  command: readonly string[],
+  key: string | undefined,
+): RequiredHeader | undefined {
+  const [program, ...args] = tritonCommandOf(command);
+  if (program === undefined) return undefined;
+  try {
+    const headers = requiredHeaders(parseTritonArgs(args), "http-restricted-api", key);
+    return headers["model-repository"];
+  } catch {
+    // tritonserver has options that the emulator does not support
+    return undefined;
+  }
+}
+
+/** Fails before anything is measured if an endpoint does not respond. */
+async function requireLive(service: ServiceUnderTest, target: EndpointTarget): Promise<void> {
+  const { endpointName: endpoint, url } = target;
+  const live = hasEmbedApi(endpoint)
+    ? await service.http.send(`${url}${embedPaths.healthz}`, { timeoutMs }).then(
+        ({ status }) => status === 200,
+        () => false,
+      )
+    : await service.transport(target).live({ timeoutMs });
+  if (!live) {
+    throw new UserError(
+      `${service.environment}: ${endpoint} does not respond at ${url}: start the server, or correct its address`,
+    );
+  }
+}
+
+/** `triton 2.51.0`, `clipstack embed API 0.1.0` */
+function nameAndVersion(text: string | undefined): { name: string; version: string } {
+  const [, name, version] = /^(.*) (\S+)$/.exec(text ?? "") ?? [];
+  return { name: name ?? "unknown", version: version ?? "unknown" };
+}
+
+/** Payload formats that a server accepts; a Triton is queried for the models of the other formats of images. */
+async function payloadsOf(
+  service: ServiceUnderTest,
+  target: EndpointTarget,
+  modality: Modality,
+): Promise<readonly PayloadFormat[]> {
+  if (modality === "text") return ["text"];
+  if (hasEmbedApi(target.endpointName)) return ["jpeg"];
+  const { jpegKind } = service.workload.service;
+  // the models of the other formats run on ONNX Runtime only, except DALI's
+  if (target.endpointName.startsWith("trt-") && jpegKind === undefined) return ["fp32"];
+  const found: PayloadFormat[] = [];
+  for (const payload of payloadOrder) {
+    if (target.endpointName.startsWith("trt-") && payload === "uint8") continue;
+    const name = modelFor({ ...target, jpegKind }, payload);
+    try {
+      const transport = service.transport(target);
+      if (name === target.model || (await transport.ready(name, { timeoutMs })))
+        found.push(payload);
+    } catch (error) {
+      throw new UserError(`${target.endpointName}: ${reason(error)}`);
+    }
+  }
+  return found;
+}
+
+function jpegKindOf(
+  { workload }: ServiceUnderTest,
+  modality: Modality,
+): Pick<BenchTarget, "jpegKind"> {
+  const { jpegKind } = workload.service;
+  return modality === "image" && jpegKind !== undefined ? { jpegKind } : {};
+}
+
+/** The default format first. */
+const payloadOrder: readonly PayloadFormat[] = ["fp32", "uint8", "jpeg"];

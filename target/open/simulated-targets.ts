@@ -1,0 +1,234 @@
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { readArtefact } from "../../artefact/artefact.ts";
+import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
+import { workloadsBehind } from "../../artefact/simulated-process.ts";
+import {
+  type RunningInstance,
+  requirePorts,
+  type ServerCommands,
+  startSimulation,
+} from "../../artefact/simulation.ts";
+import type { Instance, ModelFiles, SimulationPlan } from "../../artefact/simulation-types.ts";
+import type { Workload } from "../../artefact/workload.ts";
+import { describe } from "../../artefact/workload.ts";
+import type { EndpointName, Environment } from "../../contract/environment.ts";
+import { gpuLayout, modelConfig } from "../../contract/model-config.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { printModelConfig } from "../../contract/print-model-config.ts";
+import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
+import { UserError } from "../../contract/user-error.ts";
+import { metricsSource } from "../readings/instance-metrics.ts";
+import { softwareHere } from "../readings/software.ts";
+import { type EnvironmentFile, planFor, subjectOf } from "../service/local-environment.ts";
+import { openService, type ServiceUnderTest } from "../service/service-under-test.ts";
+import {
+  controlHeaderOf,
+  isSelected,
+  useServices,
+  type WithTargetsOptions,
+} from "./open-services.ts";
+import type { OpenTargets } from "./open-targets.ts";
+
+/** Local simulation of an environment: processes of clipstack's server in place of its containers. */
+export interface SimulatedSource extends ServerCommands {
+  readonly kind: "simulated";
+  readonly environment: EnvironmentFile;
+  /** Reason why the PyTorch baseline cannot run on this machine. @default - it can run */
+  readonly noPytorch?: string;
+  /** The project's model repository, for volumes of other hosts and for the models of the other payload formats. */
+  readonly modelRepository: string;
+  /** ONNX files in place of those that the artefact mounts. */
+  readonly modelFiles?: ModelFiles;
+  /** ONNX file of the uint8 model; if present, the ONNX Triton also serves the models of the other payload formats. */
+  readonly u8ModelFile?: string;
+  /** Added to every port of this machine. */
+  readonly portOffset: number;
+  /**
+   * Appended to the command of each Triton; the last occurrence of an option counts.
+   *
+   * @default - none
+   */
+  readonly tritonArgs?: readonly string[];
+  /**
+   * Endpoints to open; services that none of them needs are not started.
+   *
+   * @default - all endpoints
+   */
+  readonly endpoints?: readonly EndpointName[];
+}
+
+/** Upper bound of a start, whatever the synthesized health check allows. */
+const startLimitSeconds = 180;
+
+/** Starts the simulation of an environment, calls `use`, and stops it. */
+export async function withSimulation<Result>(
+  source: SimulatedSource,
+  { tower, signal, onPhase }: WithTargetsOptions,
+  use: (open: OpenTargets) => Promise<Result>,
+): Promise<Result> {
+  const startedMs = performance.now();
+  const { environment, serverCommand, pytorch } = source;
+  const artefact = readArtefact(environment.file, environment.displayPath);
+  const { name } = artefact.environment;
+  const scratch = makeScratchFolder();
+  try {
+    const notes: string[] = [];
+    const complete = await planFor(artefact, environment, source, join(scratch, "repositories"));
+    const needed = selectNeeded(complete, source.endpoints, name);
+    const plan = withPayloadModels(needed, tower.spec, source, notes);
+    if (plan.faults.length > 0) {
+      const lines = plan.faults.map(({ workload, message }) => `${describe(workload)}: ${message}`);
+      throw new UserError(lines.join("\n"));
+    }
+    await requirePorts([{ environment: name, plan }]);
+    onPhase(`starting ${plan.instances.map((instance) => instance.name).join(", ")}`);
+    const running = await startSimulation(plan, {
+      serverCommand,
+      pytorch,
+      signal,
+      startLimitSeconds,
+    });
+    try {
+      requireStarted(running.instances);
+      const workloads = artefact.workloads.filter((workload) =>
+        plan.instances.some((instance) => instance.workload === workload),
+      );
+      const services = workloads.map((workload) => {
+        const own = running.instances.filter(({ instance }) => instance.workload === workload);
+        const targets = plan.targets.filter((target) => target.workload === workload);
+        return openService(name, workload, artefact.environment.models, own, targets);
+      });
+      const instancesBehind = ({ workload }: ServiceUnderTest): readonly RunningInstance[] => {
+        const counted = [workload, ...workloadsBehind(workload, workloads)];
+        return running.instances.filter(({ instance }) => counted.includes(instance.workload));
+      };
+      return await useServices(services, tower, source.endpoints, use, {
+        target: "simulation",
+        reach: (service) => ({
+          metrics: instancesBehind(service)
+            .map(metricsSource)
+            .filter(({ url }) => url !== undefined),
+          pids: instancesBehind(service).map(({ child }) => child.pid),
+          controlHeader: controlHeaderOf(
+            service.workload.command,
+            service.workload.env[modelControlKeyVariable],
+          ),
+        }),
+        environments: () => [subjectOf(artefact, environment, plan.notes, startedMs)],
+        software: async ({ workload }) =>
+          workload.service.kind === "baseline" ? undefined : softwareHere(),
+        notes: [...notes, ...simulationNotes(artefact.environment)],
+      });
+    } finally {
+      await running.stop();
+    }
+  } finally {
+    rmSync(scratch, { recursive: true, force: true });
+  }
+}
+
+function simulationNotes({ name, gpu, accelerator }: Environment): readonly string[] {
+  const simulated = `${name}: local processes of clipstack's server replaced its containers`;
+  return accelerator === "cpu" || gpu === undefined
+    ? [`${simulated}.`]
+    : [
+        `${simulated}, on this machine's CPU. Its ${gpu.count} × ${gpu.name} were not used: the record does not describe their throughput or cost.`,
+      ];
+}
+
+function requireStarted(instances: readonly RunningInstance[]): void {
+  const failed = instances.flatMap(({ instance, start }) =>
+    start.ok ? [] : [`${instance.name} ${start.message}`],
+  );
+  if (failed.length > 0) throw new UserError(failed.join("\n"));
+}
+
+/** The part of a plan that the endpoints need: the services that offer them, and the Tritons behind those. */
+function selectNeeded(
+  plan: SimulationPlan,
+  endpoints: readonly EndpointName[] | undefined,
+  environment: string,
+): SimulationPlan {
+  const offers = ({ workload }: { readonly workload: Workload }) =>
+    workload.service.endpoints.some(
+      ({ name }) => name !== undefined && isSelected(name, endpoints),
+    );
+  const all = plan.instances.map(({ workload }) => workload);
+  const offering = plan.instances.filter(offers).map(({ workload }) => workload);
+  if (offering.length === 0) {
+    throw new UserError(
+      `${environment} offers none of ${endpoints?.join(", ") ?? "the endpoints"}`,
+    );
+  }
+  const needed = new Set([
+    ...offering,
+    ...offering.flatMap((workload) => workloadsBehind(workload, all)),
+  ]);
+  const instances = plan.instances.filter(({ workload }) => needed.has(workload));
+  const names = new Set([
+    ...instances.map(({ name }) => name),
+    ...[...needed].map(({ name }) => name),
+  ]);
+  return {
+    ...plan,
+    instances,
+    proxies: plan.proxies.filter(({ workload }) => needed.has(workload)),
+    faults: plan.faults.filter(({ workload }) => needed.has(workload)),
+    targets: plan.targets.filter(({ workload }) => needed.has(workload)),
+    hostPorts: plan.hostPorts.filter(({ neededBy }) => names.has(neededBy)),
+  };
+}
+
+/** The plan with the additional Triton options, and with the models of the other payload formats if requested. */
+function withPayloadModels(
+  plan: SimulationPlan,
+  spec: ModelSpec,
+  { tritonArgs = [], u8ModelFile, modelRepository }: SimulatedSource,
+  notes: string[],
+): SimulationPlan {
+  const kinds = payloadKinds.map((modelKind) => tritonModelName(spec, modelKind));
+  const [u8Model = "", preprocessModel = "", jpegModel] = kinds;
+  const instances = plan.instances.map((instance): Instance => {
+    if (instance.role !== "triton") return instance;
+    const { name, repository, workload } = instance;
+    const args = [...instance.args, ...tritonArgs];
+    const isExplicit = args.includes("--model-control-mode=explicit");
+    if (
+      u8ModelFile === undefined ||
+      workload.service.backend !== "onnxruntime" ||
+      repository === undefined
+    ) {
+      return { ...instance, args };
+    }
+    notes.push(
+      `${name}: ${u8Model} and ${jpegModel} were added to its models; its container does not have them.`,
+    );
+    return {
+      ...instance,
+      args: isExplicit ? [...args, ...kinds.map((model) => `--load-model=${model}`)] : args,
+      repository: {
+        ...repository,
+        parts: [
+          ...repository.parts,
+          ...payloadKinds.map((modelKind) => ({
+            path: tritonModelName(spec, modelKind),
+            files: { "config.pbtxt": printModelConfig(modelConfig(spec, modelKind, gpuLayout(0))) },
+          })),
+          { path: `${jpegModel}/1`, files: { ".keep": "" } },
+          {
+            path: `${preprocessModel}/1`,
+            source: join(modelRepository, tritonModelName(defaultModel, "preprocess"), "1"),
+          },
+        ],
+        replacements: { ...repository.replacements, [u8Model]: u8ModelFile },
+      },
+    };
+  });
+  return { ...plan, instances };
+}
+
+/** Models of the payload formats other than float32: pixels, then the steps and the ensemble for image files. */
+const payloadKinds = ["u8", "preprocess", "jpeg"] as const;
