@@ -18,19 +18,10 @@ export type {
   Resources,
 } from "./checks/kubernetes.ts";
 export type { ScalingMetric, Scraping } from "./checks/scaling.ts";
-export {
-  type EmbedBackend,
-  EmbedServer,
-  type EmbedServerProps,
-  type RemoteModels,
-} from "./docker/embed-server.ts";
-export {
-  type Accelerator,
-  type Exposure,
-  GpuHost,
-  type GpuHostProps,
-  type ImageKind,
-} from "./docker/gpu-host.ts";
+export type { EmbedBackend, EmbedServerProps, RemoteModels } from "./docker/embed-plan.ts";
+export { EmbedServer } from "./docker/embed-server.ts";
+export { GpuHost, type ImageKind } from "./docker/gpu-host.ts";
+export type { Accelerator, Exposure, GpuHostProps, HostUse } from "./docker/host-plan.ts";
 export {
   ModelWeights,
   type ModelWeightsProps,
@@ -46,13 +37,13 @@ export {
   ServerImage,
   type ServerImageProps,
 } from "./docker/server-image.ts";
-export type { ModelControl } from "./docker/triton-container.ts";
-export {
-  type TritonBackend,
-  TritonServer,
-  type TritonServerKind,
-  type TritonServerProps,
-} from "./docker/triton-server.ts";
+export type {
+  ModelControl,
+  TritonBackend,
+  TritonServerKind,
+  TritonServerProps,
+} from "./docker/triton-plan.ts";
+export { TritonServer } from "./docker/triton-server.ts";
 export { KindCluster, type KindClusterProps } from "./kind/kind-cluster.ts";
 export { KindImage, type KindImageProps, type KindImageSource } from "./kind/kind-image.ts";
 export { MetricsServer, type MetricsServerProps } from "./kind/metrics-server.ts";

@@ -1,5 +1,6 @@
 import { findingsOf } from "./checks/findings.ts";
-import { GpuHost, type GpuHostProps } from "./docker/gpu-host.ts";
+import { GpuHost } from "./docker/gpu-host.ts";
+import type { GpuHostProps } from "./docker/host-plan.ts";
 import { ModelWeights, type WeightsSource } from "./docker/model-weights.ts";
 import type { ServerImage } from "./docker/server-image.ts";
 import { TerraformResource, TerraformStack, Testing } from "./terraform/cdktf.ts";

@@ -1,18 +1,22 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import {
+  type DeploymentFacts,
   deployedModelConfig,
-  type ModelConfigSettings,
   type TunableTritonModel,
   tunableKinds,
 } from "./deployed-model-config.ts";
 import { executionInstances, gpuLayout, modelConfig } from "./model-config.ts";
+import type { ModelConfigSettings } from "./model-config-settings.ts";
 import { openclipVitB32 as spec } from "./models/openclip-vit-b32.ts";
 import { printModelConfig } from "./print-model-config.ts";
 
 const onnx = (settings: ModelConfigSettings, batching = spec.batching) =>
   deployedModelConfig({ spec: { ...spec, batching }, modelKind: "fp32" }, 1, settings);
-const trt = (settings: ModelConfigSettings, batching = spec.batching) =>
-  deployedModelConfig({ spec: { ...spec, batching }, modelKind: "trt" }, 1, settings);
+const trt = (
+  settings: ModelConfigSettings,
+  batching = spec.batching,
+  facts: DeploymentFacts = {},
+) => deployedModelConfig({ spec: { ...spec, batching }, modelKind: "trt" }, 1, settings, facts);
 /** Batching of a spec that names preferred batch sizes. */
 const preferring = { maximum: 32, preferred: [8, 16] };
 const accelerator = ({ config }: ReturnType<typeof trt>) =>
@@ -90,13 +94,12 @@ test("the optimum batch size of a model is at most its maximum", () => {
 });
 
 test("the engine cache prefix starts with that of the deployment, which may contain Terraform expressions", () => {
-  const prefix = ({ engineCachePrefix }: ModelConfigSettings) =>
-    accelerator(trt({ engineCachePrefix }))?.parameters?.trt_engine_cache_prefix;
-  expect(prefix({ engineCachePrefix: "4f1c_26.07" })).toBe(
+  const named = (engineCachePrefix: string) => trt({}, spec.batching, { engineCachePrefix });
+  expect(accelerator(named("4f1c_26.07"))?.parameters?.trt_engine_cache_prefix).toBe(
     "4f1c_26.07_openclip_vit_b32_trt_fp16_b32",
   );
   const expression = `\${substr(filesha256("model.onnx"), 0, 12)}`;
-  expect(trt({ engineCachePrefix: `${expression}_x` }).problems).toEqual([]);
+  expect(named(`${expression}_x`).problems).toEqual([]);
 });
 
 test("CUDA graphs are an option of TensorRT's execution provider", () => {
@@ -154,11 +157,11 @@ test.each<readonly [ModelConfigSettings, number | undefined]>([
   );
 });
 
-test.each([[[8, 33]], [[8, 8]], [[16, 8]], [[0, 8]], [[1.5]]])(
+test.each([[[8, 33]], [[8, 8]], [[16, 8]]])(
   "preferred batch sizes %j are rejected",
   (preferredBatchSizes) => {
     expect(onnx({ preferredBatchSizes }).problems).toEqual([
-      `preferredBatchSizes must be whole numbers in ascending order, 1 to 32 (the maximum batch size of openclip_vit_b32), got [${preferredBatchSizes.join(", ")}]`,
+      `preferredBatchSizes must be in ascending order, at most 32 (the maximum batch size of openclip_vit_b32), got [${preferredBatchSizes.join(", ")}]`,
     ]);
   },
 );
@@ -170,9 +173,10 @@ test("on a CPU only the queue delay and the preferred batch sizes have an effect
     instancesPerGpu: 4,
     optimumBatchSize: 8,
     cudaGraphs: true,
-    engineCachePrefix: "x",
   } as const;
-  const { config, problems } = deployedModelConfig({ spec, modelKind: "trt" }, 0, settings);
+  const { config, problems } = deployedModelConfig({ spec, modelKind: "trt" }, 0, settings, {
+    engineCachePrefix: "x",
+  });
   expect(problems).toEqual([]);
   expect(config).toEqual({
     ...modelConfig(spec, "trt", gpuLayout(0)),
@@ -195,48 +199,30 @@ test("the engine of a text tower is built for its context length", () => {
   });
 });
 
-describe("rejects", () => {
-  test.each<[string, ModelConfigSettings, string]>([
-    [
-      "a negative delay",
-      { maxQueueDelayMicroseconds: -1 },
-      "maxQueueDelayMicroseconds must be a whole number, 0 to 1000000, got -1",
-    ],
-    [
-      "a fractional delay",
-      { maxQueueDelayMicroseconds: 0.5 },
-      "maxQueueDelayMicroseconds must be a whole number, 0 to 1000000, got 0.5",
-    ],
-    [
-      "zero instances",
-      { instancesPerGpu: 0 },
-      "instancesPerGpu must be a whole number, 1 to 16, got 0",
-    ],
-    [
-      "an unsupported optimum batch size",
-      { optimumBatchSize: 12 as 8 },
-      "optimumBatchSize must be 8 or 16, got 12",
-    ],
-    [
-      "a prefix outside the cache folder",
-      { engineCachePrefix: "../x" },
-      "engineCachePrefix must be letters, digits, '.', '_' and '-', got '../x'",
-    ],
-    [
-      "an empty prefix",
-      { engineCachePrefix: "" },
-      "engineCachePrefix must be letters, digits, '.', '_' and '-', got ''",
-    ],
-  ])("%s", (_name, settings, problem) => {
-    const { config, problems } = trt(settings);
-    expect(problems).toEqual([problem]);
-    expect(config).toEqual(modelConfig(spec, "trt", gpuLayout(1)));
-  });
+test.each<[ModelConfigSettings, string]>([
+  [{ maxQueueDelayMicroseconds: -1 }, "maxQueueDelayMicroseconds must be 0 to 1000000, got -1"],
+  [
+    { maxQueueDelayMicroseconds: 0.5 },
+    "maxQueueDelayMicroseconds must be a whole number, 0 to 1000000, got 0.5",
+  ],
+  [{ instancesPerGpu: 0 }, "instancesPerGpu must be 1 to 16, got 0"],
+  [{ optimumBatchSize: 12 as 8 }, "optimumBatchSize must be one of 8, 16, got 12"],
+  [{ preferredBatchSizes: [0, 8] }, "preferredBatchSizes.0 must be 1 to 4096, got 0"],
+])("rejects %j", (settings, problem) => {
+  const { config, problems } = trt(settings);
+  expect(problems).toEqual([problem]);
+  expect(config).toEqual(modelConfig(spec, "trt", gpuLayout(1)));
+});
 
-  test("TensorRT options of a model without TensorRT", () => {
-    expect(onnx({ optimumBatchSize: 16, engineCachePrefix: "x" }).problems).toEqual([
-      "optimumBatchSize is for TensorRT, which openclip_vit_b32 does not use, got 16",
-      "engineCachePrefix is for TensorRT, which openclip_vit_b32 does not use, got x",
-    ]);
-  });
+test.each(["../x", ""])("rejects the engine cache prefix '%s'", (engineCachePrefix) => {
+  expect(trt({}, spec.batching, { engineCachePrefix }).problems).toEqual([
+    `engineCachePrefix must be letters, digits, '.', '_' and '-', got '${engineCachePrefix}'`,
+  ]);
+});
+
+test("settings and facts of TensorRT have no effect on other models", () => {
+  const model = { spec, modelKind: "fp32" } as const;
+  expect(
+    deployedModelConfig(model, 1, { optimumBatchSize: 8 }, { engineCachePrefix: "x" }),
+  ).toEqual(onnx({}));
 });

@@ -1,4 +1,5 @@
 import { computesInFp16, fingerprintOf, parametersOf, preprocessingSha256 } from "./fingerprint.ts";
+import { issueLines } from "./issue-lines.ts";
 import {
   type Accelerator,
   type DynamicBatching,
@@ -9,6 +10,7 @@ import {
   tensorrtShapes,
 } from "./model-config.ts";
 import { checkModelConfig } from "./model-config-check.ts";
+import { type ModelConfigSettings, modelConfigSettings } from "./model-config-settings.ts";
 import type { Modality } from "./model-spec.ts";
 import { printModelConfig } from "./print-model-config.ts";
 import { kindModality, type ModelKind, type TritonSpec } from "./triton-models.ts";
@@ -30,56 +32,11 @@ export const backendKinds = {
   tensorrt: { image: "trt", text: "text-trt" },
 } as const satisfies Readonly<Record<string, Readonly<Record<Modality, TunableKind>>>>;
 
-/** Batch sizes for which TensorRT's kernels can be tuned. */
-export const optimumBatchSizes = [8, 16] as const;
-
-/**
- * Settings of a deployment that change a model configuration. On the CPU only the queue delay, the preferred batch sizes and the served
- * versions have an effect.
- */
-export interface ModelConfigSettings {
-  /**
-   * Maximum delay of a request to fill a batch.
-   *
-   * @default 0
-   */
-  readonly maxQueueDelayMicroseconds?: number;
-  /**
-   * Batch sizes that the dynamic batcher prefers, ascending, at most the maximum of the model; with TensorRT only `optimumBatchSize`.
-   * Empty: no preference.
-   *
-   * @default - those of the model
-   */
-  readonly preferredBatchSizes?: readonly number[];
-  /**
-   * Execution instances per GPU. Each has its own copy of the model in GPU memory.
-   *
-   * @default 1
-   */
-  readonly instancesPerGpu?: number;
-  /**
-   * Batch size for which TensorRT's kernels are tuned, or the maximum of the model if that is smaller. Every size from 1 to the maximum
-   * works. TensorRT only.
-   *
-   * @default 16
-   */
-  readonly optimumBatchSize?: (typeof optimumBatchSizes)[number];
-  /**
-   * Replay of the kernels of a batch as one CUDA graph. TensorRT only: ONNX Runtime's CUDA provider can return the result of an
-   * earlier request (microsoft/onnxruntime#20050). Run `clipstack verify` on the deployed environment after enabling it.
-   *
-   * @default false
-   */
-  readonly cudaGraphs?: boolean;
-  /**
-   * Number of served versions: the latest ones. ONNX Runtime only, because TensorRT's cached engines do not depend on the version.
-   *
-   * @default - Triton's default: the latest
-   */
-  readonly modelVersions?: number;
+/** Facts of a deployment that its settings do not contain. */
+export interface DeploymentFacts {
   /**
    * Prefix of the engines' file names, which identifies the model and the image that they depend on. Letters, digits, '.', '_', '-' and
-   * Terraform expressions. TensorRT only.
+   * Terraform expressions. Ignored without TensorRT.
    *
    * @default - no prefix
    */
@@ -117,18 +74,20 @@ export function deployedModelConfig(
   { spec, modelKind }: TunableTritonModel,
   gpus: number,
   settings: ModelConfigSettings = {},
+  facts: DeploymentFacts = {},
 ): DeployedModelConfig {
-  const { precision } = settings;
+  const { precision } = facts;
   const base = modelConfig(spec, modelKind, gpuLayout(gpus), precision);
-  const problems = settingsProblems(base, modelKind, gpus > 0, settings);
+  const problems = settingsProblems(base, modelKind, settings, facts);
   const config =
     problems.length > 0
       ? base
       : withSettings(
           modelConfig(spec, modelKind, gpuLayout(gpus, settings.instancesPerGpu), precision),
           settings,
+          facts,
         );
-  const parameters = fingerprintOfWeights({ spec, modelKind }, config, settings);
+  const parameters = fingerprintOfWeights({ spec, modelKind }, config, facts);
   return {
     config: { ...config, parameters },
     text: `${headingOf(config)}\n\n${printModelConfig({ ...config, parameters })}`,
@@ -139,7 +98,7 @@ export function deployedModelConfig(
 function fingerprintOfWeights(
   { spec, modelKind }: TunableTritonModel,
   config: ModelConfig,
-  { weightsSha256: sha256 }: ModelConfigSettings,
+  { weightsSha256: sha256 }: DeploymentFacts,
 ): ModelConfig["parameters"] {
   if (sha256 === undefined) return config.parameters;
   const preprocessing = preprocessingSha256(spec, kindModality(modelKind));
@@ -147,75 +106,47 @@ function fingerprintOfWeights(
   return parametersOf(preprocessing, fingerprintOf(preprocessing, { sha256, precision }));
 }
 
-/** Maximum queue delay in microseconds: 1 s, far above the run time of any batch. */
-const maxQueueDelay = 1_000_000;
-/** Maximum instances per GPU; more only block each other. */
-const maxInstancesPerGpu = 16;
-
-/** Maximum served versions, each with its own memory. */
-export const maxModelVersions = 8;
-
+/** Violations of the schema, and of rules that depend on the model. */
 function settingsProblems(
-  base: ModelConfig,
+  { name: model, max_batch_size: maxBatchSize }: ModelConfig,
   modelKind: ModelKind,
-  onGpu: boolean,
   settings: ModelConfigSettings,
+  { engineCachePrefix: prefix }: DeploymentFacts,
 ): readonly string[] {
   const compiles = modelKind === "trt" || modelKind === "text-trt";
-  const { name: model, max_batch_size: maxBatchSize } = base;
-  const { optimumBatchSize: optimum, engineCachePrefix: prefix, cudaGraphs = false } = settings;
+  const invalid = modelConfigSettings.safeParse(settings).error;
+  if (invalid !== undefined) return issueLines(invalid.issues, modelConfigSettings, settings);
+  const { modelVersions: versions, preferredBatchSizes: preferred = [] } = settings;
   const problems: string[] = [];
-  const range = (
-    name: "maxQueueDelayMicroseconds" | "instancesPerGpu" | "modelVersions",
-    min: number,
-    max: number,
-  ) => {
-    const value = settings[name];
-    if (value === undefined || (Number.isInteger(value) && value >= min && value <= max)) return;
-    problems.push(`${name} must be a whole number, ${min} to ${max}, got ${value}`);
-  };
-  range("maxQueueDelayMicroseconds", 0, maxQueueDelay);
-  range("instancesPerGpu", 1, maxInstancesPerGpu);
-  range("modelVersions", 1, maxModelVersions);
-  const preferred = settings.preferredBatchSizes ?? [];
   const isAscending = preferred.every((size, i) => i === 0 || size > preferred[i - 1]!);
-  const isWithin = (size: number) => Number.isInteger(size) && size >= 1 && size <= maxBatchSize;
-  if (!isAscending || !preferred.every(isWithin)) {
+  if (!isAscending || preferred.some((size) => size > maxBatchSize)) {
     problems.push(
-      `preferredBatchSizes must be whole numbers in ascending order, 1 to ${maxBatchSize} (the maximum batch size of ${model}), got [${preferred.join(", ")}]`,
+      `preferredBatchSizes must be in ascending order, at most ${maxBatchSize} (the maximum batch size of ${model}), got [${preferred.join(", ")}]`,
     );
   }
-  if (settings.modelVersions !== undefined && compiles) {
+  if (versions !== undefined && compiles) {
     problems.push(
-      `modelVersions must not be set if TensorRT runs ${model}: its cached engines do not depend on the version, got ${settings.modelVersions}`,
+      `modelVersions must not be set if TensorRT runs ${model}: its cached engines do not depend on the version, got ${versions}`,
     );
-  }
-  if (optimum !== undefined && !optimumBatchSizes.includes(optimum)) {
-    problems.push(`optimumBatchSize must be ${optimumBatchSizes.join(" or ")}, got ${optimum}`);
   }
   // a file name inside the cache folder
   if (prefix !== undefined && !/^(?!\.)[\w.-]+$/.test(prefix.replaceAll(/\$\{[^}]*\}/g, "x"))) {
     problems.push(`engineCachePrefix must be letters, digits, '.', '_' and '-', got '${prefix}'`);
   }
   // also checked on the CPU, where it has no effect, because the same settings may be used with a GPU
-  if (cudaGraphs && !compiles) {
+  if (settings.cudaGraphs && !compiles) {
     problems.push(
       `cudaGraphs must be false if ONNX Runtime runs ${model}: its CUDA graphs can return the result of an earlier request (microsoft/onnxruntime#20050), got true`,
     );
   }
-  if (!onGpu || compiles) return problems;
-  for (const [name, value] of Object.entries({
-    optimumBatchSize: optimum,
-    engineCachePrefix: prefix,
-  })) {
-    if (value !== undefined) {
-      problems.push(`${name} is for TensorRT, which ${model} does not use, got ${value}`);
-    }
-  }
   return problems;
 }
 
-function withSettings(config: ModelConfig, settings: ModelConfigSettings): ModelConfig {
+function withSettings(
+  config: ModelConfig,
+  settings: ModelConfigSettings,
+  facts: DeploymentFacts,
+): ModelConfig {
   const { maxQueueDelayMicroseconds: delay, preferredBatchSizes: preferred } = settings;
   const { preferred_batch_size: ofModel, ...others } = config.dynamic_batching ?? {};
   const sizes = preferred ?? ofModel ?? [];
@@ -227,7 +158,7 @@ function withSettings(config: ModelConfig, settings: ModelConfigSettings): Model
           ...others,
           ...(delay !== undefined && { max_queue_delay_microseconds: delay }),
         };
-  const accelerator = acceleratorOf(config, settings);
+  const accelerator = acceleratorOf(config, settings, facts);
   return {
     ...config,
     ...(settings.modelVersions !== undefined && {
@@ -248,7 +179,8 @@ function tensorrtOf(config: ModelConfig): Accelerator | undefined {
 
 function acceleratorOf(
   config: ModelConfig,
-  { optimumBatchSize: optimum, cudaGraphs = false, engineCachePrefix }: ModelConfigSettings,
+  { optimumBatchSize: optimum, cudaGraphs = false }: ModelConfigSettings,
+  { engineCachePrefix }: DeploymentFacts,
 ): Accelerator | undefined {
   const tensorrt = tensorrtOf(config);
   if (tensorrt === undefined) return undefined;

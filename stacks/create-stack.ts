@@ -1,12 +1,12 @@
 import type { Construct } from "constructs";
-import type { TerraformStack } from "../constructs/terraform/cdktf.ts";
 import { KindStack } from "./kind.ts";
 import { KubernetesStack } from "./kubernetes.ts";
 import { MultiGpuStack } from "./multi-gpu.ts";
 import type { EnvironmentSettings } from "./settings/settings.ts";
+import type { InferenceStack } from "./shared/inference-stack.ts";
 import { SingleGpuStack } from "./single-gpu.ts";
 
-export function createStack(scope: Construct, environment: EnvironmentSettings): TerraformStack {
+export function createStack(scope: Construct, environment: EnvironmentSettings): InferenceStack {
   const { name } = environment;
   switch (environment.stack) {
     case "single-gpu":

@@ -6,19 +6,18 @@ import { InferenceDeployment } from "../constructs/kubernetes/inference-deployme
 import { InferenceNamespace } from "../constructs/kubernetes/inference-namespace.ts";
 import { InferenceRelease } from "../constructs/kubernetes/inference-release.ts";
 import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
-import { keepState } from "../constructs/stack/state.ts";
-import { TerraformStack } from "../constructs/terraform/cdktf.ts";
 import type { KindSettings } from "./settings/kind-settings.ts";
 import { kindImage } from "./shared/image-builds.ts";
+import { InferenceStack } from "./shared/inference-stack.ts";
 
 /** Kind cluster on this machine with the embed server on CPU. */
-export class KindStack extends TerraformStack {
+export class KindStack extends InferenceStack {
   constructor(scope: Construct, id: string, settings: KindSettings) {
-    super(scope, id);
-    keepState(this, settings.state);
+    super(scope, id, settings.state);
 
     const { autoscaler, budget, deployWith, embed, limitRange, models, quota } = settings;
     const cluster = new KindCluster(this, "cluster", settings.cluster);
+    this.host = cluster;
     const image = new KindImage(this, "image", {
       cluster,
       source: embed.image.source === "local" ? embed.image : kindImage(embed.image, models),
@@ -43,7 +42,7 @@ export class KindStack extends TerraformStack {
       budget,
     });
 
-    new EnvironmentOutput(this, "environment", {
+    this.environment = new EnvironmentOutput(this, "environment", {
       where: {
         context: cluster.context,
         kubeconfig: settings.cluster.kubeconfig,

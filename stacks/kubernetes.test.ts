@@ -634,7 +634,7 @@ describe("k8s-gpu fails", () => {
       "preferred batch sizes that are not ascending",
       "triton: { preferredBatchSizes: [16, 8] }",
       [
-        "triton.preferredBatchSizes must be whole numbers in ascending order, 1 to 32 (the maximum batch size of openclip_vit_b32), got [16, 8]",
+        "triton.preferredBatchSizes must be in ascending order, at most 32 (the maximum batch size of openclip_vit_b32), got [16, 8]",
       ],
     ],
     [

@@ -2,20 +2,17 @@ import type { Construct } from "constructs";
 import { ClusterInference } from "../constructs/kubernetes/cluster-inference.ts";
 import { GpuCluster } from "../constructs/kubernetes/gpu-cluster.ts";
 import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
-import { keepState } from "../constructs/stack/state.ts";
-import { TerraformStack } from "../constructs/terraform/cdktf.ts";
 import type { KubernetesSettings } from "./settings/kubernetes-settings.ts";
 import { clusterImageNotes } from "./shared/cluster-images.ts";
+import { InferenceStack } from "./shared/inference-stack.ts";
 
 /** Existing cluster with GPU nodes: embed servers as gateways to Tritons, installed with the chart. */
-export class KubernetesStack extends TerraformStack {
-  /** Commands that build the images. */
-  readonly imageNotes: readonly string[];
+export class KubernetesStack extends InferenceStack {
+  override readonly notes: readonly string[];
 
   constructor(scope: Construct, id: string, settings: KubernetesSettings) {
-    super(scope, id);
-    keepState(this, settings.state);
-    this.imageNotes = clusterImageNotes(id, settings);
+    super(scope, id, settings.state);
+    this.notes = clusterImageNotes(id, settings);
 
     const cluster = new GpuCluster(this, "cluster", {
       ...settings.cluster,
@@ -28,7 +25,7 @@ export class KubernetesStack extends TerraformStack {
       chart: "helm/clipstack",
     });
 
-    new EnvironmentOutput(this, "environment", {
+    this.environment = new EnvironmentOutput(this, "environment", {
       where: cluster.locationOf(settings.namespace),
       services: inference.services,
     });

@@ -5,13 +5,12 @@ import { GpuHost } from "../constructs/docker/gpu-host.ts";
 import { ModelWeights } from "../constructs/docker/model-weights.ts";
 import { TritonServer } from "../constructs/docker/triton-server.ts";
 import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
-import { keepState } from "../constructs/stack/state.ts";
-import { TerraformStack } from "../constructs/terraform/cdktf.ts";
 import { perGpuHostPorts } from "../contract/ports.ts";
 import { networkName } from "./settings/docker-settings.ts";
 import type { MultiGpuSettings } from "./settings/multi-gpu-settings.ts";
 import { baselines } from "./shared/baseline.ts";
 import { embedImage } from "./shared/image-builds.ts";
+import { InferenceStack } from "./shared/inference-stack.ts";
 import {
   embedImageFindings,
   modelRepositoryFindings,
@@ -25,10 +24,9 @@ import {
 } from "./shared/triton-servers.ts";
 
 /** GPU host with several GPUs: one Triton across all of them or one per GPU, behind the embed server as gateway. */
-export class MultiGpuStack extends TerraformStack {
+export class MultiGpuStack extends InferenceStack {
   constructor(scope: Construct, id: string, settings: MultiGpuSettings) {
-    super(scope, id);
-    keepState(this, settings.state);
+    super(scope, id, settings.state);
 
     check(this, () => [...modelRepositoryFindings(settings), ...embedImageFindings(settings)]);
     if (settings.topology === "instance-group") check(this, () => upstreamFindings(settings));
@@ -39,6 +37,7 @@ export class MultiGpuStack extends TerraformStack {
       accelerator: settings.accelerator,
       network: networkName(id, settings.network),
     });
+    this.host = host;
     // the gateway needs no GPU
     const image = host.image(
       "embed-cpu",
@@ -68,7 +67,7 @@ export class MultiGpuStack extends TerraformStack {
     const { gpus } = settings.topology === "per-gpu" ? settings.perGpu : settings.tritonOnnx;
     const others = baselines(this, { host, weights }, gpus ?? host.gpus, settings);
     const services = [embed, ...tritons, ...others];
-    new EnvironmentOutput(this, "environment", { where: host, services });
+    this.environment = new EnvironmentOutput(this, "environment", { where: host, services });
   }
 }
 

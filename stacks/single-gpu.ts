@@ -1,15 +1,15 @@
 import type { Construct } from "constructs";
-import { check } from "../constructs/checks/findings.ts";
-import { type EmbedBackend, EmbedServer } from "../constructs/docker/embed-server.ts";
+import { check, finding } from "../constructs/checks/findings.ts";
+import type { EmbedBackend } from "../constructs/docker/embed-plan.ts";
+import { EmbedServer } from "../constructs/docker/embed-server.ts";
 import { GpuHost } from "../constructs/docker/gpu-host.ts";
 import { ModelWeights } from "../constructs/docker/model-weights.ts";
 import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
-import { keepState } from "../constructs/stack/state.ts";
-import { TerraformStack } from "../constructs/terraform/cdktf.ts";
 import { networkName } from "./settings/docker-settings.ts";
 import type { SingleGpuSettings } from "./settings/single-gpu-settings.ts";
 import { baselines } from "./shared/baseline.ts";
 import { embedImage } from "./shared/image-builds.ts";
+import { InferenceStack } from "./shared/inference-stack.ts";
 import {
   embedImageFindings,
   modelRepositoryFindings,
@@ -18,10 +18,9 @@ import {
 import { remoteModels, tritonPerBackend } from "./shared/triton-servers.ts";
 
 /** GPU host with one GPU: embed server, Triton with ONNX Runtime and Triton with TensorRT, each on its own ports. */
-export class SingleGpuStack extends TerraformStack {
+export class SingleGpuStack extends InferenceStack {
   constructor(scope: Construct, id: string, settings: SingleGpuSettings) {
-    super(scope, id);
-    keepState(this, settings.state);
+    super(scope, id, settings.state);
 
     const { modelRepository, embed, accelerator } = settings;
     check(this, () => [...modelRepositoryFindings(settings), ...embedImageFindings(settings)]);
@@ -31,6 +30,7 @@ export class SingleGpuStack extends TerraformStack {
       accelerator,
       network: networkName(id, settings.network),
     });
+    this.host = host;
     const onGpu = embed.enabled && embed.backend === "onnxruntime" && accelerator === "gpu";
     const kind = onGpu ? "embed-gpu" : "embed-cpu";
     const inImage = settings.weights === "image" ? settings.models : undefined;
@@ -59,9 +59,9 @@ export class SingleGpuStack extends TerraformStack {
     const services = [...own, ...baselines(this, { host, weights }, embed.gpus, settings)];
     if (own.length === 0) {
       const must = "be true, or tritonOnnx.enabled, or tritonTrt.enabled";
-      check(this, () => [{ path: "embed.enabled", must, got: "false" }]);
+      check(this, () => [finding("embed.enabled", must, "false")]);
       return;
     }
-    new EnvironmentOutput(this, "environment", { where: host, services });
+    this.environment = new EnvironmentOutput(this, "environment", { where: host, services });
   }
 }

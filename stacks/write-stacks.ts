@@ -1,22 +1,14 @@
 import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { findingsOf, renderFinding, warningsOf } from "../constructs/checks/findings.ts";
-import type { CpuScaling } from "../constructs/checks/kubernetes.ts";
-import { EmbedServer } from "../constructs/docker/embed-server.ts";
+import { findingsOf, warningsOf } from "../constructs/checks/findings.ts";
 import type { HostRequirements } from "../constructs/docker/host-requirements.ts";
-import { TritonServer } from "../constructs/docker/triton-server.ts";
-import { ClusterInference } from "../constructs/kubernetes/cluster-inference.ts";
-import { InferenceDeployment } from "../constructs/kubernetes/inference-deployment.ts";
-import { InferenceRelease } from "../constructs/kubernetes/inference-release.ts";
-import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
-import { App, type TerraformStack } from "../constructs/terraform/cdktf.ts";
-import type { Environment } from "../contract/environment.ts";
+import { App, DISABLE_STACK_TRACE_IN_METADATA } from "../constructs/terraform/cdktf.ts";
 import { createStack } from "./create-stack.ts";
-import { KubernetesStack } from "./kubernetes.ts";
 import type { EnvironmentSettings } from "./settings/settings.ts";
 import type { RejectedFile } from "./settings/settings-file.ts";
 import { sharedNameFindings } from "./settings/shared-names.ts";
+import type { InferenceStack } from "./shared/inference-stack.ts";
 import { hostRequirementsIn, sharedHostNotes } from "./shared/shared-hosts.ts";
 
 export interface WriteOptions {
@@ -49,17 +41,14 @@ export function writeStacks(
   environments: readonly EnvironmentSettings[],
   { outdir, warn }: WriteOptions,
 ): WrittenStacks {
-  const app = new App({ outdir });
-  const stacks: TerraformStack[] = [];
+  const app = new App({ outdir, context: { [DISABLE_STACK_TRACE_IN_METADATA]: true } });
+  const stacks: InferenceStack[] = [];
   const rejected: RejectedFile[] = [];
   for (const environment of environments) {
     const { name } = environment;
     const stack = createStack(app, environment);
     const shared = sharedNameFindings(environment, environments);
-    const lines = [
-      ...findingsOf(stack),
-      ...shared.map((finding) => `${name}: ${renderFinding(finding)}`),
-    ];
+    const lines = [...findingsOf(stack), ...shared.map((finding) => `${name}: ${finding}`)];
     if (lines.length === 0) {
       stacks.push(stack);
     } else {
@@ -75,11 +64,8 @@ export function writeStacks(
   }
   const requirements = hostRequirementsOf(stacks, outdir);
   return {
-    summaries: stacks.map(summary),
-    notes: [
-      ...sharedHostNotes(requirements),
-      ...stacks.flatMap((stack) => (stack instanceof KubernetesStack ? stack.imageNotes : [])),
-    ],
+    summaries: stacks.map(({ summary }) => summary),
+    notes: [...sharedHostNotes(requirements), ...stacks.flatMap(({ notes }) => notes)],
     rejected,
     requirements,
   };
@@ -89,11 +75,9 @@ export function writeStacks(
 export function portLines({ name, valid }: RejectedFile): readonly string[] {
   if (valid === undefined) return [];
   const stack = createStack(new App(), { name, ...valid } as unknown as EnvironmentSettings);
-  return findingsOf(stack).filter((line) => {
-    const [, service, port, other] =
-      /\/([\w-]+): \S+ must be free on the host, got (\d+), which ([\w-]+) /.exec(line) ?? [];
-    return port !== undefined && valid.isPort(Number(port), [service!, other!]);
-  });
+  return stack.portConflicts
+    .filter(({ port, services }) => valid.isPort(port, services))
+    .map(({ construct, finding }) => `${construct}: ${finding}`);
 }
 
 /** Path of a stack's Terraform JSON inside the output folder. */
@@ -102,7 +86,7 @@ function stackFile(name: string): string {
 }
 
 function hostRequirementsOf(
-  stacks: readonly TerraformStack[],
+  stacks: readonly InferenceStack[],
   outdir: string,
 ): readonly HostRequirements[] {
   return stacks.flatMap(
@@ -111,7 +95,7 @@ function hostRequirementsOf(
   );
 }
 
-function manifestOf(stacks: readonly TerraformStack[], outdir: string): SynthManifest {
+function manifestOf(stacks: readonly InferenceStack[], outdir: string): SynthManifest {
   return {
     schema: 1,
     stacks: Object.fromEntries(
@@ -124,40 +108,4 @@ function manifestOf(stacks: readonly TerraformStack[], outdir: string): SynthMan
       }),
     ),
   };
-}
-
-/** `multi-gpu-4x: embed, triton-onnx (4 execution instances), …; 4 rtx-4080 of 16376 MiB, 8 $/hour (2026-11)` */
-function summary({ node }: TerraformStack): string {
-  const services = node.children.flatMap((construct) => {
-    if (construct instanceof TritonServer) {
-      const count = construct.executionInstances;
-      return [`${construct.node.id} (${count} execution instance${count === 1 ? "" : "s"})`];
-    }
-    if (construct instanceof InferenceDeployment || construct instanceof InferenceRelease) {
-      return [podSummary(construct.node.id, construct)];
-    }
-    if (construct instanceof ClusterInference) {
-      return construct.workloads.map((workload) => podSummary(workload.service, workload));
-    }
-    return construct instanceof EmbedServer ? [construct.node.id] : [];
-  });
-  const environment = node.children.find((construct) => construct instanceof EnvironmentOutput);
-  return `${node.id}: ${[services.join(", "), ...gpus(environment?.value)].join("; ")}`;
-}
-
-function podSummary(
-  service: string,
-  { minReplicas, maxReplicas }: Pick<CpuScaling, "minReplicas" | "maxReplicas">,
-): string {
-  if (minReplicas < maxReplicas) return `${service} (${minReplicas} to ${maxReplicas} pods)`;
-  return `${service} (${minReplicas} pod${minReplicas === 1 ? "" : "s"})`;
-}
-
-/** GPUs of an environment: number, model, memory of each and typical price of all. */
-function gpus(environment: Environment | undefined): readonly string[] {
-  if (environment?.gpu === undefined) return [];
-  const { name, count, vramMiB, usdPerHour, priceDate } = environment.gpu;
-  return [
-    `${count} ${name} of ${vramMiB} MiB, ${Number(usdPerHour.toFixed(2))} $/hour (${priceDate ?? "declared"})`,
-  ];
 }

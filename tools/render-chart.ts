@@ -318,9 +318,14 @@ function modelConfigFiles(): readonly RenderedFile[] {
 
 function modelConfigFile(spec: ModelSpec, modelKind: TunableKind): RenderedFile {
   const compiles = modelKind === "trt" || modelKind === "text-trt";
-  const { config, problems } = deployedModelConfig({ spec, modelKind }, 1, {
-    ...(compiles && { engineCachePrefix: enginesMark }),
-  });
+  const { config, problems } = deployedModelConfig(
+    { spec, modelKind },
+    1,
+    {},
+    {
+      ...(compiles && { engineCachePrefix: enginesMark }),
+    },
+  );
   if (problems.length > 0) throw new Error(problems.join("; "));
   const { instance_group, default_model_filename, optimization, model_warmup, ...common } = config;
   return {

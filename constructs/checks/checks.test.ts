@@ -1,67 +1,39 @@
 import { describe, expect, test } from "vitest";
 import { gpuCatalogue, migMemoryMiB } from "../../contract/gpus.ts";
 import { defaultModels, modelCatalogue } from "../../contract/models/index.ts";
+import { gpuIndexFindings, gpuNamingFindings, migFindings } from "./gpus.ts";
+import { imageFindings, releaseFindings, tritonOptionFindings } from "./images.ts";
 import {
-  gpuIndexFindings as gpuIndexFindingsOf,
-  gpuNamingFindings as gpuNamingFindingsOf,
-  migFindings as migFindingsOf,
-} from "./gpus.ts";
-import {
-  imageFindings as imageFindingsOf,
-  releaseFindings as releaseFindingsOf,
-  tritonOptionFindings as tritonOptionFindingsOf,
-} from "./images.ts";
-import {
-  autoscalerFindings as autoscalerFindingsOf,
-  budgetFindings as budgetFindingsOf,
-  quotaFindings as quotaFindingsOf,
+  autoscalerFindings,
+  budgetFindings,
+  quotaFindings,
   type Resources,
-  resourceFindings as resourceFindingsOf,
+  resourceFindings,
 } from "./kubernetes.ts";
-import {
-  exposureFindings as exposureFindingsOf,
-  nodePortFindings as nodePortFindingsOf,
-  portConflicts as portConflictsOf,
-} from "./ports.ts";
-import { stopSeconds, stopTimeFindings as stopTimeFindingsOf } from "./stop-times.ts";
-import { rendered } from "./test-rendered.ts";
-import { activationsMiB, vramFindings as vramFindingsOf, vramMiB } from "./vram.ts";
-import { weightsFindings as weightsFindingsOf } from "./weights.ts";
-
-const gpuIndexFindings = rendered(gpuIndexFindingsOf);
-const gpuNamingFindings = rendered(gpuNamingFindingsOf);
-const migFindings = rendered(migFindingsOf);
-const imageFindings = rendered(imageFindingsOf);
-const releaseFindings = rendered(releaseFindingsOf);
-const tritonOptionFindings = rendered(tritonOptionFindingsOf);
-const autoscalerFindings = rendered(autoscalerFindingsOf);
-const budgetFindings = rendered(budgetFindingsOf);
-const quotaFindings = rendered(quotaFindingsOf);
-const resourceFindings = rendered(resourceFindingsOf);
-const exposureFindings = rendered(exposureFindingsOf);
-const nodePortFindings = rendered(nodePortFindingsOf);
-const portConflicts = rendered(portConflictsOf);
-const stopTimeFindings = rendered(stopTimeFindingsOf);
-const vramFindings = rendered(vramFindingsOf);
-const weightsFindings = rendered(weightsFindingsOf);
+import { exposureFindings, nodePortFindings, portConflicts } from "./ports.ts";
+import { stopSeconds, stopTimeFindings } from "./stop-times.ts";
+import { activationsMiB, vramFindings, vramMiB } from "./vram.ts";
+import { weightsFindings } from "./weights.ts";
 
 describe("host ports", () => {
   const triton = { service: "triton-onnx", prop: "ports.http", port: 8010 };
 
   test("accepts different ports", () => {
-    expect(portConflicts([{ ...triton, port: 8020 }], [triton])).toEqual([]);
+    expect(
+      portConflicts([{ ...triton, port: 8020 }], [triton]).map(({ finding }) => finding),
+    ).toEqual([]);
   });
 
   test("names the service that uses the port", () => {
     const duplicate = { service: "triton-trt", prop: "ports.grpc", port: 8010 };
-    expect(portConflicts([duplicate], [triton])).toEqual([
+    expect(portConflicts([duplicate], [triton]).map(({ finding }) => finding)).toEqual([
       "ports.grpc must be free on the host, got 8010, which triton-onnx (ports.http) uses",
     ]);
   });
 
   test("rejects a port that one service publishes twice", () => {
     const duplicate = { ...triton, prop: "ports.metrics" };
-    expect(portConflicts([triton, duplicate], [])).toEqual([
+    expect(portConflicts([triton, duplicate], []).map(({ finding }) => finding)).toEqual([
       "ports.metrics must be free on the host, got 8010, which triton-onnx (ports.http) uses",
     ]);
   });

@@ -1,7 +1,7 @@
 import { type WeightsPrecision, weightsMiB } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
-import { type Finding, findingIf } from "./findings.ts";
+import { findingIf } from "./findings.ts";
 import { memoryFindings } from "./memory.ts";
 import { activationsMiB, weightsOfMiB } from "./vram.ts";
 
@@ -141,7 +141,7 @@ export function memoryLimitFindings(
   limitMiB: number,
   models: readonly ModelSpec[],
   heap = 0,
-): readonly Finding[] {
+): readonly string[] {
   const weightsMiB = weightsOfMiB(models, "fp32");
   const least = heap + parts.program;
   return weightsMiB >= least

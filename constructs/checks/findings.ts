@@ -1,21 +1,15 @@
 import type { Construct, IConstruct } from "constructs";
+import { AnnotationMetadataEntryType, Annotations } from "../terraform/cdktf.ts";
 
-/** Violation of a rule for a property. A check is a pure function that returns all findings. */
-export interface Finding {
-  /** Property or setting, relative to the construct: `ports.http`. */
-  readonly path: string;
-  /** Rule, as it follows "must". */
-  readonly must: string;
-  /**
-   * Rejected value, as printed.
-   *
-   * @default - the rule contains the values
-   */
-  readonly got?: string;
-}
-
-/** Renders a finding: `ports.http must be free on the host, got 8010`. */
-export function renderFinding({ path, must, got }: Finding): string {
+/**
+ * Violation of a rule, as one line: `ports.http must be free on the host, got 8010`. A check is a pure function that returns all
+ * findings.
+ *
+ * @param path - Property or setting, relative to the construct: `ports.http`.
+ * @param must - Rule, as it follows "must".
+ * @param got - Rejected value, as printed; nothing if the rule contains the values.
+ */
+export function finding(path: string, must: string, got?: string | number): string {
   return `${path} must ${must}${got === undefined ? "" : `, got ${got}`}`;
 }
 
@@ -25,33 +19,28 @@ export function findingIf(
   path: string,
   must: string,
   got: string | number,
-): readonly Finding[] {
-  return isViolated ? [{ path, must, got: String(got) }] : [];
+): readonly string[] {
+  return isViolated ? [finding(path, must, got)] : [];
 }
 
-/** Runs `run` at synthesis, before anything is written. Rendered findings of other packages are accepted as text. */
-export function check(scope: Construct, run: () => readonly (Finding | string)[]): void {
-  scope.node.addValidation({
-    validate: () =>
-      run().map((finding) => (typeof finding === "string" ? finding : renderFinding(finding))),
-  });
+/** Runs `run` at synthesis, before anything is written. */
+export function check(scope: Construct, run: () => readonly string[]): void {
+  scope.node.addValidation({ validate: () => [...run()] });
 }
 
-const warnings = new WeakMap<IConstruct, (() => readonly string[])[]>();
-
-/** Adds warnings, which do not stop the synthesis. */
-export function warn(scope: Construct, run: () => readonly string[]): void {
-  warnings.set(scope, [...(warnings.get(scope) ?? []), run]);
+/** Adds warnings, which cdktf prints and which do not stop the synthesis. */
+export function warn(scope: Construct, warnings: readonly string[]): void {
+  for (const warning of warnings) Annotations.of(scope).addWarning(warning);
 }
 
 /** Warnings below `root`, one line each, starting with the path of the construct. */
 export function warningsOf(root: IConstruct): readonly string[] {
   return root.node
     .findAll()
-    .flatMap((construct) =>
-      (warnings.get(construct) ?? []).flatMap((run) =>
-        run().map((warning) => `${construct.node.path}: ${warning}`),
-      ),
+    .flatMap(({ node }) =>
+      node.metadata
+        .filter(({ type }) => type === AnnotationMetadataEntryType.WARN)
+        .map(({ data }) => `${node.path}: ${data}`),
     );
 }
 
@@ -59,7 +48,5 @@ export function warningsOf(root: IConstruct): readonly string[] {
 export function findingsOf(root: IConstruct): readonly string[] {
   return root.node
     .findAll()
-    .flatMap((construct) =>
-      construct.node.validate().map((finding) => `${construct.node.path}: ${finding}`),
-    );
+    .flatMap(({ node }) => node.validate().map((line) => `${node.path}: ${line}`));
 }

@@ -1,15 +1,5 @@
 import { expect, test } from "vitest";
-import {
-  type GpuPods,
-  gpuQuotaFindings as gpuQuotaFindingsOf,
-  gpusPerPodFindings as gpusPerPodFindingsOf,
-  poolFindings as poolFindingsOf,
-} from "./gpu-pool.ts";
-import { rendered } from "./test-rendered.ts";
-
-const gpuQuotaFindings = rendered(gpuQuotaFindingsOf);
-const gpusPerPodFindings = rendered(gpusPerPodFindingsOf);
-const poolFindings = rendered(poolFindingsOf);
+import { type GpuPods, gpuQuotaFindings, gpusPerPodFindings, poolFindings } from "./gpu-pool.ts";
 
 const triton = (props: Partial<GpuPods> = {}): GpuPods => ({
   service: "triton",

@@ -1,4 +1,4 @@
-import { type Finding, findingIf } from "./findings.ts";
+import { findingIf } from "./findings.ts";
 import { totalFindings } from "./kubernetes.ts";
 
 /** GPU nodes of a cluster, as the settings declare them. */
@@ -21,7 +21,7 @@ export interface GpuPods {
 export function gpusPerPodFindings(
   { service, gpusPerPod }: GpuPods,
   { gpusPerNode }: GpuPool,
-): readonly Finding[] {
+): readonly string[] {
   return findingIf(
     gpusPerPod > gpusPerNode,
     `${service}.gpusPerPod`,
@@ -36,7 +36,7 @@ export function gpusPerPodFindings(
  *
  * Ignores pods that `gpusPerPodFindings` rejects.
  */
-export function poolFindings(workloads: readonly GpuPods[], pool: GpuPool): readonly Finding[] {
+export function poolFindings(workloads: readonly GpuPods[], pool: GpuPool): readonly string[] {
   const { nodes, gpusPerNode } = pool;
   const fitting = workloads.filter((pods) => gpusPerPodFindings(pods, pool).length === 0);
   const findings = fitting.flatMap((pods) => {
@@ -54,7 +54,7 @@ export function poolFindings(workloads: readonly GpuPods[], pool: GpuPool): read
 }
 
 /** Rejects more GPUs than the quota of the namespace allows, because the API server would reject the pods. */
-export function gpuQuotaFindings(workloads: readonly GpuPods[], gpus: number): readonly Finding[] {
+export function gpuQuotaFindings(workloads: readonly GpuPods[], gpus: number): readonly string[] {
   const findings = workloads.flatMap((pods) =>
     replicasFindings(pods, Math.floor(gpus / pods.gpusPerPod), `quota.gpus ${gpus}`),
   );
@@ -73,7 +73,7 @@ function replicasFindings(
   capacity: number,
   limit: string,
   detail = "",
-): readonly Finding[] {
+): readonly string[] {
   const max = capacity - surge;
   const each = `${detail}${gpusPerPod} per pod${surge > 0 ? `, and a rolling update adds ${surge} pod` : ""}`;
   if (max < 1)

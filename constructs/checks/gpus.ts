@@ -1,32 +1,30 @@
-import { type Finding, findingIf } from "./findings.ts";
+import { finding, findingIf } from "./findings.ts";
 
 /** GPU of a host: its index in `nvidia-smi`, or its UUID, which stays the same when cards are moved. */
 export type GpuId = number | string;
 
 /** Rejects GPU indices that the host does not have, repeated GPUs and an empty list. */
-export function gpuIndexFindings(gpus: readonly GpuId[], hostCount: number): readonly Finding[] {
-  if (gpus.length === 0) return [{ path: "gpus", must: "list at least one GPU", got: "[]" }];
+export function gpuIndexFindings(gpus: readonly GpuId[], hostCount: number): readonly string[] {
+  if (gpus.length === 0) return [finding("gpus", "list at least one GPU", "[]")];
   const outOfRange = gpus
     .filter((gpu) => typeof gpu === "number" && (gpu < 0 || gpu >= hostCount))
-    .map((gpu) => ({
-      path: "gpus",
-      must: `be 0 to ${hostCount - 1} (host.count is ${hostCount})`,
-      got: String(gpu),
-    }));
+    .map((gpu) =>
+      finding("gpus", `be 0 to ${hostCount - 1} (host.count is ${hostCount})`, String(gpu)),
+    );
   const repeated = gpus
     .filter((gpu, position) => gpus.indexOf(gpu) !== position)
-    .map((gpu) => ({ path: "gpus", must: "not repeat a GPU", got: `${gpu} twice` }));
+    .map((gpu) => finding("gpus", "not repeat a GPU", `${gpu} twice`));
   return [...outOfRange, ...repeated];
 }
 
 /** Rejects a mix of indices and UUIDs on one host, which may name the same GPU twice, and more UUIDs than the host has GPUs. */
-export function gpuNamingFindings(gpus: readonly GpuId[], hostCount: number): readonly Finding[] {
+export function gpuNamingFindings(gpus: readonly GpuId[], hostCount: number): readonly string[] {
   const uuids = gpus.filter((gpu) => typeof gpu === "string" && !isMig(gpu)) as string[];
   const named = gpus.find((gpu) => typeof gpu === "string");
   const index = gpus.find((gpu) => typeof gpu === "number");
   if (named !== undefined && index !== undefined) {
     const must = "be named all by index or all by UUID";
-    return [{ path: "gpus", must, got: `${index} and ${named}` }];
+    return [finding("gpus", must, `${index} and ${named}`)];
   }
   return findingIf(
     uuids.length > hostCount,
@@ -45,7 +43,7 @@ export function isMig(gpu: GpuId): boolean {
 export function migFindings(
   gpus: readonly GpuId[],
   profile: string | undefined,
-): readonly Finding[] {
+): readonly string[] {
   if (!gpus.some(isMig)) return [];
   return [
     ...findingIf(

@@ -1,30 +1,28 @@
 import type { GpuSpec } from "../../contract/gpus.ts";
 import { tritonReleaseOf } from "../../contract/triton-releases.ts";
-import { type Finding, findingIf } from "./findings.ts";
+import { finding, findingIf } from "./findings.ts";
 
 /** Mutable tags, also with the suffix of a variant: `stable-alpine`. With a date or commit, such a tag is a version. */
 const mutableTag =
   /^(latest|main|master|stable|edge|nightly|dev|develop|head|canary|rolling|current|lts)(-[a-z]+)*$/i;
 
 /** Rejects an image that can change under the same name. A tag with a version is accepted; a digest is better. */
-export function imageFindings(image: string, path = "image"): readonly Finding[] {
+export function imageFindings(image: string, path = "image"): readonly string[] {
   if (image.includes("@")) {
     return /@sha256:[0-9a-f]{64}$/.test(image)
       ? []
-      : [{ path, must: "end in '@sha256:' and 64 hexadecimal digits", got: `'${image}'` }];
+      : [finding(path, "end in '@sha256:' and 64 hexadecimal digits", `'${image}'`)];
   }
   const tag = /:([^:/]+)$/.exec(image)?.[1];
   if (tag !== undefined && !mutableTag.test(tag)) return [];
-  return [
-    { path, must: "name a version, like 'name:1.2' or better 'name@sha256:…'", got: `'${image}'` },
-  ];
+  return [finding(path, "name a version, like 'name:1.2' or better 'name@sha256:…'", `'${image}'`)];
 }
 
 /** First release with every option that the constructs pass; `--model-config-name` is the newest. */
 const firstWithOptions = "24.06";
 
 /** Rejects a Triton image that is too old for the options of the constructs. */
-export function tritonOptionFindings(image: string, path = "image"): readonly Finding[] {
+export function tritonOptionFindings(image: string, path = "image"): readonly string[] {
   return findingIf(
     (tritonReleaseOf(image) ?? firstWithOptions) < firstWithOptions,
     path,
@@ -37,7 +35,7 @@ export function tritonOptionFindings(image: string, path = "image"): readonly Fi
 export function daliFindings(
   weights: "volume" | "host-path" | "image" | "url",
   image: string | undefined,
-): readonly Finding[] {
+): readonly string[] {
   const variant = /\/tritonserver:\d\d\.\d\d-([\w-]+)/.exec(image ?? "")?.[1] ?? "py3";
   return [
     ...findingIf(
@@ -64,7 +62,7 @@ export function releaseFindings(
     tritonRelease: first,
   }: Pick<GpuSpec, "label" | "architecture" | "tritonRelease">,
   path = "image",
-): readonly Finding[] {
+): readonly string[] {
   return findingIf(
     (tritonReleaseOf(image) ?? first) < first,
     path,

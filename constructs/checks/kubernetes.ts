@@ -1,4 +1,4 @@
-import { type Finding, findingIf } from "./findings.ts";
+import { finding, findingIf } from "./findings.ts";
 
 /** CPU and memory as in the settings. */
 export interface Quantities {
@@ -62,7 +62,7 @@ const quantities = ["cpuMillicores", "memoryMiB"] as const;
 export function autoscalerFindings(
   { minReplicas, maxReplicas }: Replicas,
   prefix = "",
-): readonly Finding[] {
+): readonly string[] {
   return findingIf(
     minReplicas > maxReplicas,
     `${prefix}autoscaler.minReplicas`,
@@ -80,7 +80,7 @@ export function quotaFindings(
   surge: number,
   resources: Resources,
   quota: Quota,
-): readonly Finding[] {
+): readonly string[] {
   const bounds = quotaBounds(quota).map(({ name, hard, ofPod }) => {
     const each = ofPod(resources);
     return { name, hard, each, max: Math.floor(hard / each) - surge };
@@ -88,11 +88,13 @@ export function quotaFindings(
   const perPod = (each: number) => `${each} per pod, and a rolling update adds ${surge} pod`;
   const tooSmall = bounds.filter(({ max }) => max < 1);
   if (tooSmall.length > 0) {
-    return tooSmall.map(({ name, hard, each }) => ({
-      path: name,
-      must: `be at least ${(maxReplicas + surge) * each} for autoscaler.maxReplicas ${maxReplicas} (${perPod(each)})`,
-      got: String(hard),
-    }));
+    return tooSmall.map(({ name, hard, each }) =>
+      finding(
+        name,
+        `be at least ${(maxReplicas + surge) * each} for autoscaler.maxReplicas ${maxReplicas} (${perPod(each)})`,
+        String(hard),
+      ),
+    );
   }
   const tightest = bounds.reduce((a, b) => (b.max < a.max ? b : a));
   return findingIf(
@@ -129,7 +131,7 @@ export function totalFindings<
   limit: number,
   workloads: readonly Pods[],
   ofPod: (pods: Pods) => number,
-): readonly Finding[] {
+): readonly string[] {
   const parts = workloads.map((pods) => ({
     pods: pods.maxReplicas + pods.surge,
     each: ofPod(pods),
@@ -149,7 +151,7 @@ export function resourceFindings(
   resources: Resources,
   max?: Quantities,
   prefix = "",
-): readonly Finding[] {
+): readonly string[] {
   return quantities.flatMap((quantity) => {
     const request = resources.requests[quantity];
     const limit = resources.limits[quantity];
@@ -179,7 +181,7 @@ export function budgetFindings(
   budget: Budget,
   { minReplicas }: Replicas,
   prefix = "",
-): readonly Finding[] {
+): readonly string[] {
   const { maxUnavailable, minAvailable } = budget;
   const path = `${prefix}budget`;
   if ((maxUnavailable === undefined) === (minAvailable === undefined)) {

@@ -1,5 +1,5 @@
 import type { ModelSpec } from "../../contract/model-spec.ts";
-import { type Finding, findingIf } from "./findings.ts";
+import { findingIf } from "./findings.ts";
 import type { Resources } from "./kubernetes.ts";
 import { weightsOfMiB } from "./vram.ts";
 
@@ -13,7 +13,7 @@ export function memoryFindings(
   limitMiB: number,
   weightsMiB: number,
   got = `${limitMiB} MiB`,
-): readonly Finding[] {
+): readonly string[] {
   const must = `be more than ${weightsMiB} MiB, the weights of the models`;
   return findingIf(limitMiB <= weightsMiB, path, must, got);
 }
@@ -23,7 +23,7 @@ export function podMemoryFindings(
   { limits }: Resources,
   models: readonly ModelSpec[],
   prefix = "",
-): readonly Finding[] {
+): readonly string[] {
   const weights = weightsOfMiB(models, "fp32");
   return memoryFindings(`${prefix}resources.limits.memoryMiB`, limits.memoryMiB, weights);
 }

@@ -1,5 +1,5 @@
 import { nodePortRange } from "../../contract/ports.ts";
-import { type Finding, findingIf } from "./findings.ts";
+import { finding, findingIf } from "./findings.ts";
 
 /** Host port that a service publishes. */
 export interface PortClaim {
@@ -9,29 +9,39 @@ export interface PortClaim {
   readonly port: number;
 }
 
-/** Rejects claims of a port that an earlier claim, or another of these claims, already uses. */
+/** Port that two services of a host publish. */
+export interface PortConflict {
+  readonly port: number;
+  readonly services: readonly [string, string];
+  /** Violation of the later claim. */
+  readonly finding: string;
+}
+
+/** Conflict with the path of the construct that reports it. */
+export interface ReportedConflict extends PortConflict {
+  readonly construct: string;
+}
+
+/** Conflicts of claims with earlier claims, and with each other. */
 export function portConflicts(
   claims: readonly PortClaim[],
   earlier: readonly PortClaim[],
-): readonly Finding[] {
+): readonly PortConflict[] {
   return claims.flatMap((claim, index) => {
     const holder = [...earlier, ...claims.slice(0, index)].find(
       (other) => other.port === claim.port,
     );
-    return holder === undefined
-      ? []
-      : [
-          {
-            path: claim.prop,
-            must: "be free on the host",
-            got: `${claim.port}, which ${holder.service} (${holder.prop}) uses`,
-          },
-        ];
+    if (holder === undefined) return [];
+    const got = `${claim.port}, which ${holder.service} (${holder.prop}) uses`;
+    const services = [claim.service, holder.service] as const;
+    return [
+      { port: claim.port, services, finding: finding(claim.prop, "be free on the host", got) },
+    ];
   });
 }
 
 /** Rejects a NodePort outside Kubernetes' range or without a port mapping. */
-export function nodePortFindings(nodePort: number, mapped: readonly number[]): readonly Finding[] {
+export function nodePortFindings(nodePort: number, mapped: readonly number[]): readonly string[] {
   const { min, max } = nodePortRange;
   return [
     ...findingIf(nodePort < min || nodePort > max, "nodePort", `be ${min} to ${max}`, nodePort),
@@ -49,7 +59,7 @@ export function exposureFindings(
   expose: "loopback" | "all-interfaces",
   allowUnauthenticated: boolean,
   modelControl: "none" | "explicit" | "open",
-): readonly Finding[] {
+): readonly string[] {
   if (expose === "loopback") return [];
   if (allowUnauthenticated) {
     return findingIf(

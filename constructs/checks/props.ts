@@ -2,7 +2,7 @@ import type { Construct } from "constructs";
 import { z } from "zod";
 import { issueLines } from "../../contract/issue-lines.ts";
 import { Token } from "../terraform/cdktf.ts";
-import { check, type Finding, findingIf } from "./findings.ts";
+import { check, finding } from "./findings.ts";
 
 /**
  * Checks props against the schemas of `fields`, and all other numbers in them: whole, at least 0, and known during synthesis. A declared GPU has a schema.
@@ -18,15 +18,13 @@ export function checkedProps<Props extends object>(
   standIns: Partial<Props> = {},
 ): Props {
   const schema = z.object(fields);
-  const numbers = numberFindings(props, []);
-  const isNumber = (path: readonly PropertyKey[]) =>
-    numbers.some(({ path: other }) => other === path.map(String).join("."));
+  const numbers = invalidNumbers(props, []);
   const issues = (schema.safeParse(props).error?.issues ?? []).filter(
-    ({ path }) => !isNumber(path),
+    ({ path }) => !numbers.has(path.map(String).join(".")),
   );
-  check(scope, () => [...numbers, ...issueLines(issues, schema, props)]);
+  check(scope, () => [...numbers.values(), ...issueLines(issues, schema, props)]);
   const invalid = [
-    ...numbers.map(({ path }) => path.split(".")[0]),
+    ...[...numbers.keys()].map((path) => path.split(".")[0]),
     ...issues.map(({ path }) => String(path[0])),
   ].filter((key): key is keyof Props & string => key !== undefined && key in props);
   return {
@@ -39,21 +37,22 @@ export function checkedProps<Props extends object>(
   };
 }
 
-/** Findings about the numbers in plain data. Constructs and model specs have checks of their own. */
-function numberFindings(value: unknown, path: readonly string[]): readonly Finding[] {
-  const name = path.join(".");
+/** Findings about the numbers in plain data, by path. Constructs and model specs have checks of their own. */
+function invalidNumbers(value: unknown, path: readonly string[]): ReadonlyMap<string, string> {
   if (typeof value === "number") {
+    if (Number.isInteger(value) && value >= 0) return new Map();
+    const name = path.join(".");
     const got = Token.isUnresolved(value) ? "a token, which only Terraform resolves" : value;
-    return findingIf(!(Number.isInteger(value) && value >= 0), name, "be a whole number", got);
+    return new Map([[name, finding(name, "be a whole number", got)]]);
   }
-  if (
-    typeof value !== "object" ||
-    value === null ||
-    ["models", "gpu"].includes(String(path.at(-1)))
-  ) {
-    return [];
-  }
-  const isPlain = Array.isArray(value) || Object.getPrototypeOf(value) === Object.prototype;
-  if (!isPlain) return [];
-  return Object.entries(value).flatMap(([key, inner]) => numberFindings(inner, [...path, key]));
+  const hasOwnChecks = ["models", "gpu"].includes(String(path.at(-1)));
+  const isPlain =
+    Array.isArray(value) ||
+    (typeof value === "object" &&
+      value !== null &&
+      Object.getPrototypeOf(value) === Object.prototype);
+  if (hasOwnChecks || !isPlain) return new Map();
+  return new Map(
+    Object.entries(value).flatMap(([key, inner]) => [...invalidNumbers(inner, [...path, key])]),
+  );
 }

@@ -1,14 +1,10 @@
 import { expect, test } from "vitest";
 import {
-  metricSourceFindings as metricSourceFindingsOf,
+  metricSourceFindings,
   type Pods,
   scalingWarnings,
-  sharedQuotaFindings as sharedQuotaFindingsOf,
+  sharedQuotaFindings,
 } from "./scaling.ts";
-import { rendered } from "./test-rendered.ts";
-
-const metricSourceFindings = rendered(metricSourceFindingsOf);
-const sharedQuotaFindings = rendered(sharedQuotaFindingsOf);
 
 const keda = { metric: "queue-time", source: "keda", prometheus: "http://p:9090" } as const;
 const replicas = { minReplicas: 2, maxReplicas: 4 };

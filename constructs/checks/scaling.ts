@@ -1,4 +1,4 @@
-import { type Finding, findingIf } from "./findings.ts";
+import { findingIf } from "./findings.ts";
 import {
   type Quota,
   quotaBounds,
@@ -29,7 +29,7 @@ export function metricSourceFindings(
   { metric, source, prometheus }: ScalingMetric,
   scraping: Scraping,
   { minReplicas, maxReplicas }: Replicas,
-): readonly Finding[] {
+): readonly string[] {
   if (metric === "cpu" || minReplicas === maxReplicas) return [];
   return [
     ...findingIf(
@@ -77,7 +77,7 @@ export interface Pods extends Replicas {
 }
 
 /** Rejects a quota that is too small for all Deployments at their maximum, including the surge of rolling updates. */
-export function sharedQuotaFindings(workloads: readonly Pods[], quota: Quota): readonly Finding[] {
+export function sharedQuotaFindings(workloads: readonly Pods[], quota: Quota): readonly string[] {
   return quotaBounds(quota).flatMap(({ name, hard, ofPod }) =>
     totalFindings(name, hard, workloads, ({ resources }) => ofPod(resources)),
   );

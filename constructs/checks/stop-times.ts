@@ -1,5 +1,5 @@
 import { stopMarginSeconds } from "../../contract/pods.ts";
-import { type Finding, findingIf } from "./findings.ts";
+import { findingIf } from "./findings.ts";
 
 /** Time limit of a stop: pre-stop delay, grace period and margin, in seconds. */
 export function stopSeconds(graceSeconds: number, preStopSeconds = 0): number {
@@ -12,7 +12,7 @@ export function stopTimeFindings(
   seconds: number | undefined,
   graceSeconds: number,
   preStopSeconds = 0,
-): readonly Finding[] {
+): readonly string[] {
   const least = stopSeconds(graceSeconds, preStopSeconds);
   const preStop = preStopSeconds > 0 ? `preStop ${preStopSeconds} + ` : "";
   return findingIf(

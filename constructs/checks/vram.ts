@@ -2,7 +2,7 @@ import { daliThreads, tensorrtWorkspaceBytes } from "../../contract/model-config
 import { imageTowerOf, type WeightsPrecision, weightsMiB } from "../../contract/model-shapes.ts";
 import type { ImageTower, ModelSpec, TextTower } from "../../contract/model-spec.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
-import type { Finding } from "./findings.ts";
+import { finding } from "./findings.ts";
 import type { GpuId } from "./gpus.ts";
 
 /**
@@ -173,7 +173,7 @@ export function vramFindings(
   uses: readonly VramUse[],
   gpuVramMiB: number,
   path = "gpu",
-): readonly Finding[] {
+): readonly string[] {
   const usable = Math.floor(gpuVramMiB * vram.usableShare);
   const builds = uses.some(({ backend }) => backend === "tensorrt")
     ? [{ name: "a TensorRT build", miB: vram.buildWorkspaceMiB }]
@@ -184,9 +184,9 @@ export function vramFindings(
   const towers = towerParts(uses);
   const byTower = towers.length === 0 ? "" : `; by model: ${listOf([...towers, ...builds], " + ")}`;
   return [
-    {
+    finding(
       path,
-      must: `have room for the models: GPU ${gpu} has ${gpuVramMiB} MiB, ${usable} usable, and they need ${needed} (${listOf(parts, " + ")}${byTower}): serve fewer models or towers, disable a service, or use a GPU with more memory`,
-    },
+      `have room for the models: GPU ${gpu} has ${gpuVramMiB} MiB, ${usable} usable, and they need ${needed} (${listOf(parts, " + ")}${byTower}): serve fewer models or towers, disable a service, or use a GPU with more memory`,
+    ),
   ];
 }

@@ -1,13 +1,13 @@
 import { type ByTower, type TowerDownload, towerName } from "../models/downloaded-weights.ts";
 import { type FileKind, type ServedTower, tokenizerFile } from "../models/served-towers.ts";
-import { type Finding, findingIf } from "./findings.ts";
+import { finding, findingIf } from "./findings.ts";
 
 /** Rejects a Triton that would load every model of an image with weights, and versions that it could not load. */
 export function weightsFindings(
   weights: "volume" | "host-path" | "image" | "url",
   modelControl: "none" | "explicit" | "open",
   modelVersions?: number,
-): readonly Finding[] {
+): readonly string[] {
   const versions = `${modelVersions}`;
   return [
     ...findingIf(
@@ -39,7 +39,7 @@ export function u8FileFindings(
   setting: string,
   modelKind: FileKind | undefined,
   backends: readonly BackendForU8[],
-): readonly Finding[] {
+): readonly string[] {
   const rule = backends.map(([backend, , readsU8]) => `${backend} is ${readsU8}`).join(" and ");
   return findingIf(
     modelKind === "u8" && backends.some(([, value, readsU8]) => value !== readsU8),
@@ -54,11 +54,11 @@ export function unknownTowerFindings(
   path: string,
   entries: ByTower<unknown>,
   towers: readonly ServedTower[],
-): readonly Finding[] {
+): readonly string[] {
   const names = towers.map(towerName);
   return Object.keys(entries)
     .filter((name) => !names.includes(name))
-    .map((name) => ({ path, must: `have entries for ${names.join(", ")} only`, got: `'${name}'` }));
+    .map((name) => finding(path, `have entries for ${names.join(", ")} only`, `'${name}'`));
 }
 
 /**
@@ -71,13 +71,13 @@ export function downloadFindings(
   entries: ByTower<TowerDownload>,
   towers: readonly ServedTower[],
   isComplete = false,
-): readonly Finding[] {
+): readonly string[] {
   return towers.flatMap((tower) => {
     const own = `${path}.${towerName(tower)}`;
     const entry = entries[towerName(tower)];
     const file = tokenizerFile(tower);
     if (!isComplete && entry === undefined) {
-      return [{ path: own, must: "have the url and sha256 of the weights", got: "nothing" }];
+      return [finding(own, "have the url and sha256 of the weights", "nothing")];
     }
     if ((entry?.tokenizer !== undefined) === (file !== undefined)) return [];
     const must =
@@ -85,6 +85,6 @@ export function downloadFindings(
         ? "be omitted, because the tower has no tokenizer file"
         : `have the url and sha256 of ${file}`;
     const got = file === undefined ? "a file" : "nothing";
-    return [{ path: `${own}.tokenizer`, must, got }];
+    return [finding(`${own}.tokenizer`, must, got)];
   });
 }

@@ -5,8 +5,9 @@ import { parseTritonArgs, tritonCommandOf } from "../../contract/triton-flags.ts
 import type { TerraformStack } from "../terraform/cdktf.ts";
 import { dependenciesIn, findings, hostIn, synth } from "../test-synth.ts";
 import { EmbedServer } from "./embed-server.ts";
-import type { GpuHostProps } from "./gpu-host.ts";
-import { TritonServer, type TritonServerProps } from "./triton-server.ts";
+import type { GpuHostProps } from "./host-plan.ts";
+import type { TritonServerProps } from "./triton-plan.ts";
+import { TritonServer } from "./triton-server.ts";
 
 const pulled = (name: string) =>
   ({ kind: "tritonserver", image: { source: "pull", name } }) as const;

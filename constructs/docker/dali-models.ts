@@ -101,7 +101,7 @@ export class DaliModels extends Construct {
     const path = `${weights.modelRepository}/${daliPipelinePath(tower.spec, device)}`;
     const isOnHost = weights.source === "host-path";
     const what = `the DALI pipeline of ${tower.spec.name}`;
-    host.requireFile({ path, on: isOnHost ? "host" : "here", what });
+    host.require({ files: [{ path, on: isOnHost ? "host" : "here", what }] });
     if (isOnHost) return { hostPath: host.path(dirname(path)) };
 
     const suffix = towerSuffix(tower);

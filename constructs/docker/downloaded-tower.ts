@@ -33,7 +33,7 @@ export function downloadedTower(
   const sha256 = files[0]?.[1]?.sha256 ?? "";
   const version = sha256.slice(0, 12);
   const miB = weightsDiskMiB(tower);
-  host.requireDisk({ what: `weights${ofModel(tower)}`, miB });
+  host.require({ disk: [{ what: `weights${ofModel(tower)}`, miB }] });
   const { name: volumeName } = new Volume(scope, "volume", {
     provider: host.provider,
     name: `${objectName(parent)}${suffix}-${version}`,

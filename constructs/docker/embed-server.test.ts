@@ -4,8 +4,10 @@ import { serverEnv } from "../../contract/server/server-env.ts";
 import type { TerraformStack } from "../terraform/cdktf.ts";
 import { expression } from "../terraform/expression.ts";
 import { dependenciesIn, findings, hostIn, synth } from "../test-synth.ts";
-import { EmbedServer, type EmbedServerProps } from "./embed-server.ts";
-import type { GpuHost, GpuHostProps } from "./gpu-host.ts";
+import type { EmbedServerProps } from "./embed-plan.ts";
+import { EmbedServer } from "./embed-server.ts";
+import type { GpuHost } from "./gpu-host.ts";
+import type { GpuHostProps } from "./host-plan.ts";
 import { ModelWeights } from "./model-weights.ts";
 import { TritonServer } from "./triton-server.ts";
 
@@ -222,7 +224,9 @@ test("rejects a port in use on the host", () => {
   expect(
     findings((stack) => {
       const host = hostIn(stack);
-      host.publish(stack, [{ service: "other", prop: "port", expose: "loopback", port: 8002 }]);
+      host.require({
+        ports: [{ service: "other", prop: "port", expose: "loopback", port: 8002 }],
+      });
       embedIn(stack, host);
     }),
   ).toEqual(["test/embed: port must be free on the host, got 8002, which other (port) uses"]);

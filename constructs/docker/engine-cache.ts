@@ -41,7 +41,7 @@ export class EngineCache extends Construct {
       lifecycle: { createBeforeDestroy: true },
       provider: host.provider,
     });
-    host.requireDisk({ what: `TensorRT engines of ${service}`, miB: models * enginesMiB });
+    host.require({ disk: [{ what: `TensorRT engines of ${service}`, miB: models * enginesMiB }] });
     // a new volume belongs to root, and Triton does not run as root
     new OneShot(this, "owner", {
       host,

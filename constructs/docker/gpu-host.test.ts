@@ -3,7 +3,8 @@ import { defaultModels } from "../../contract/models/index.ts";
 import { embedImage } from "../../stacks/shared/image-builds.ts";
 import { expression } from "../terraform/expression.ts";
 import { findings, hostIn, synth } from "../test-synth.ts";
-import type { GpuHost, GpuHostProps } from "./gpu-host.ts";
+import type { GpuHost } from "./gpu-host.ts";
+import type { GpuHostProps } from "./host-plan.ts";
 import { hostRequirements } from "./host-requirements.ts";
 
 test("configures the Docker provider, in a version that supports GPU devices", () => {
@@ -41,15 +42,19 @@ describe("requirements of the host", () => {
 
   test("lists what its services use", () => {
     const requirements = required({}, (host) => {
-      host.publish(host, [
-        { service: "triton", prop: "ports.http", port: 8010, expose: "all-interfaces" },
-        { service: "triton", prop: "ports.metrics", port: 8012, expose: "loopback" },
-      ]);
-      host.useGpus(host, ["GPU-1", "GPU-2"], use);
+      host.require({
+        ports: [
+          { service: "triton", prop: "ports.http", port: 8010, expose: "all-interfaces" },
+          { service: "triton", prop: "ports.metrics", port: 8012, expose: "loopback" },
+        ],
+        gpus: { ids: ["GPU-1", "GPU-2"], use },
+        tritonImage: "nvcr.io/nvidia/tritonserver:26.07-py3",
+      });
       host.image("triton", { source: "pull", name: "nvcr.io/nvidia/tritonserver:26.07-py3" });
-      host.requireDriver("nvcr.io/nvidia/tritonserver:26.07-py3");
-      host.requireFile({ path: "a.onnx", on: "here", what: "the weights" });
-      host.requireDisk({ what: "weights", miB: 1 });
+      host.require({
+        files: [{ path: "a.onnx", on: "here", what: "the weights" }],
+        disk: [{ what: "weights", miB: 1 }],
+      });
     });
     expect(requirements).toEqual({
       schema: 1,
@@ -84,7 +89,7 @@ describe("requirements of the host", () => {
   test("has no GPU entry without GPU use", () => {
     expect(required({}, () => {})).not.toHaveProperty("gpu");
     expect(
-      required({ accelerator: "cpu" }, (host) => host.useGpus(host, [0], use)),
+      required({ accelerator: "cpu" }, (host) => host.require({ gpus: { ids: [0], use } })),
     ).not.toHaveProperty("gpu");
   });
 
@@ -143,32 +148,23 @@ test("lets Terraform resolve a relative path", () => {
   });
 });
 
-test("rejects models that do not fit a GPU", () => {
-  expect(
-    findings((stack) => {
-      const host = hostIn(stack);
-      host.useGpus(stack, [1], {
-        service: "triton-onnx",
-        backend: "onnxruntime",
-        instances: 30,
-        models: defaultModels,
-      });
-    }),
-  ).toEqual([
-    "test/host: gpu must have room for the models: GPU 1 has 16376 MiB, 14738 usable, and they need 18272 (triton-onnx 18272): serve fewer models or towers, disable a service, or use a GPU with more memory",
-  ]);
-});
+describe("30 instances of a model", () => {
+  const use = {
+    service: "triton-onnx",
+    backend: "onnxruntime",
+    instances: 30,
+    models: defaultModels,
+  } as const;
+  const found = (props: Partial<GpuHostProps>, ids: readonly number[]) =>
+    findings((stack) => hostIn(stack, props).require({ gpus: { ids, use } }, stack));
 
-test("counts no GPU memory when the accelerator is cpu", () => {
-  expect(
-    findings((stack) => {
-      const host = hostIn(stack, { accelerator: "cpu" });
-      host.useGpus(stack, [9], {
-        service: "triton-onnx",
-        backend: "onnxruntime",
-        instances: 30,
-        models: defaultModels,
-      });
-    }),
-  ).toEqual([]);
+  test("do not fit a GPU", () => {
+    expect(found({}, [1])).toEqual([
+      "test/host: gpu must have room for the models: GPU 1 has 16376 MiB, 14738 usable, and they need 18272 (triton-onnx 18272): serve fewer models or towers, disable a service, or use a GPU with more memory",
+    ]);
+  });
+
+  test("use no GPU memory when the accelerator is cpu", () => {
+    expect(found({ accelerator: "cpu" }, [9])).toEqual([]);
+  });
 });

@@ -173,11 +173,11 @@ export class ModelWeights extends Construct {
       });
     }
     const file = weightsPath(modelRepository, tower, this.modelKind);
-    for (const { path, what } of towerFiles(tower, modelRepository, this.modelKind)) {
-      host.requireFile({ path, on: source === "host-path" ? "host" : "here", what });
-    }
+    const on = source === "host-path" ? "host" : "here";
+    const files = towerFiles(tower, modelRepository, this.modelKind);
+    host.require({ files: files.map(({ path, what }) => ({ path, on, what })) });
     if (source === "host-path") return { tower, ...onHost(host, file) };
-    host.requireDisk({ what: `weights${ofModel(tower)}`, miB: weightsDiskMiB(tower) });
+    host.require({ disk: [{ what: `weights${ofModel(tower)}`, miB: weightsDiskMiB(tower) }] });
     const suffix = towerSuffix(tower);
     const scope = suffix === "" ? this : new Construct(this, suffix.slice(1));
     return this.#addVolume(scope, {
@@ -212,9 +212,9 @@ export class ModelWeights extends Construct {
       return downloadedTower(this, tower, { host, tools: this.#props.tools, suffix, files });
     }
     const path = tensorrtPath(weightsPath(modelRepository, tower, "fp32"));
-    host.requireFile({ path, on: source === "host-path" ? "host" : "here", what });
+    host.require({ files: [{ path, on: source === "host-path" ? "host" : "here", what }] });
     if (source === "host-path") return { tower, ...onHost(host, path) };
-    host.requireDisk({ what, miB: weightsDiskMiB(tower, "fp16") });
+    host.require({ disk: [{ what, miB: weightsDiskMiB(tower, "fp16") }] });
     const suffix = `${towerSuffix(tower)}-fp16`;
     return this.#addVolume(new Construct(this, suffix.slice(1)), {
       tower,

@@ -3,7 +3,7 @@ import type { ModelSpec } from "../../contract/model-spec.ts";
 import { modelCatalogue } from "../../contract/models/index.ts";
 import type { TerraformStack } from "../terraform/cdktf.ts";
 import { findings, hostIn, synth } from "../test-synth.ts";
-import type { GpuHostProps } from "./gpu-host.ts";
+import type { GpuHostProps } from "./host-plan.ts";
 import { ModelWeights, type WeightsSource } from "./model-weights.ts";
 import { PytorchBaseline, type PytorchBaselineProps } from "./pytorch-baseline.ts";
 

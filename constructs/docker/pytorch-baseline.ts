@@ -10,10 +10,11 @@ import { baselinePort } from "../../contract/ports.ts";
 import { modelPath } from "../../contract/repository-files.ts";
 import { modelRepositoryMount } from "../../contract/server/server-env.ts";
 import { limitsOf, pytorchMemoryMiB } from "../checks/container-limits.ts";
-import { check, type Finding, findingIf } from "../checks/findings.ts";
+import { check, findingIf } from "../checks/findings.ts";
 import type { GpuId } from "../checks/gpus.ts";
 import { gpuId, port as portType } from "../checks/prop-types.ts";
 import { checkedProps } from "../checks/props.ts";
+import type { VramUse } from "../checks/vram.ts";
 import { addressOf } from "../terraform/cdktf.ts";
 import { nameInStack, objectName } from "../terraform/names.ts";
 import {
@@ -26,9 +27,10 @@ import {
   tmpfs,
   verdictSeconds,
 } from "./container-defaults.ts";
-import { bindAddress, type GpuHost } from "./gpu-host.ts";
+import type { GpuHost } from "./gpu-host.ts";
 import { gpuRequest } from "./gpu-request.ts";
 import { HealthGate } from "./health-gate.ts";
+import { bindAddress } from "./host-plan.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import type { ServerImage } from "./server-image.ts";
 
@@ -80,18 +82,19 @@ export class PytorchBaseline extends Construct {
     this.models = weights.models.slice(0, 1);
     const [spec] = this.models;
     check(this, () => baselineFindings(weights));
-    if (gpus.length > 0) {
-      const models = this.models.map((model) => ({ ...model, towers: imageTowers(model) }));
-      host.useGpus(this, gpus, { service: name, backend: "pytorch", instances: 1, models });
-    }
-    host.publish(this, [{ service: name, prop: "port", port, expose: "loopback" }]);
+    const models = this.models.map((model) => ({ ...model, towers: imageTowers(model) }));
+    const memoryMiB = pytorchMemoryMiB(models, tmpMiB);
+    const use: VramUse = { service: name, backend: "pytorch", instances: 1, models };
+    host.require(
+      {
+        ...(gpus.length > 0 && { gpus: { ids: gpus, use } }),
+        ports: [{ service: name, prop: "port", port, expose: "loopback" }],
+        memory: { service: name, miB: memoryMiB },
+      },
+      this,
+    );
 
     const request = gpuRequest(gpus);
-    const memoryMiB = pytorchMemoryMiB(
-      this.models.map((model) => ({ ...model, towers: imageTowers(model) })),
-      tmpMiB,
-    );
-    host.requireMemory({ service: name, miB: memoryMiB });
     this.container = new Container(this, "container", {
       ...hardened,
       ...limitsOf("baseline", memoryMiB, host.cores),
@@ -155,11 +158,7 @@ function imageTowers({ towers: { image } }: ModelSpec): ModelSpec["towers"] {
 }
 
 /** Rejects weights that the container cannot load. */
-function baselineFindings({
-  source,
-  modelKind,
-  models: [model],
-}: ModelWeights): readonly Finding[] {
+function baselineFindings({ source, modelKind, models: [model] }: ModelWeights): readonly string[] {
   const name = model?.name ?? "";
   return [
     ...findingIf(

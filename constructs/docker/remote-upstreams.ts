@@ -1,9 +1,8 @@
 import { isIP, isIPv6 } from "node:net";
 import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
-import type { Construct } from "constructs";
 import { grpcTarget, type ServerEnvName, splitTarget } from "../../contract/server/server-env.ts";
-import { check, type Finding, findingIf } from "../checks/findings.ts";
-import type { GpuHost } from "./gpu-host.ts";
+import { finding, findingIf } from "../checks/findings.ts";
+import type { RequiredFile } from "./host-requirements.ts";
 
 /** Files of the gateway's host with which it connects to a Triton server over TLS, and the expected name. */
 export interface UpstreamTls {
@@ -32,44 +31,36 @@ export interface RemoteUpstream {
   readonly tls?: UpstreamTls;
 }
 
-/**
- * Addresses, environment variables and mounts of an embed server for Triton servers on other hosts.
- *
- * @param ownUpstreams - Number of Triton servers of this host to which a gateway forwards; undefined for another backend.
- */
-export function remoteUpstreams(
-  server: Construct,
-  host: GpuHost,
-  upstreams: readonly RemoteUpstream[],
-  ownUpstreams: number | undefined,
-): {
+/** Addresses, environment variables, mounts and files of an embed server for Triton servers on other hosts. */
+export interface RemoteUpstreamPlan {
   readonly targets: readonly string[];
+  /** Whether an address is an IPv6 address; a Docker network has no IPv6 by default. */
+  readonly needsIpv6: boolean;
   readonly env: Partial<Record<ServerEnvName, string>>;
   readonly mounts: readonly ContainerVolumes[];
-} {
-  check(server, () => upstreamFindings(upstreams, ownUpstreams));
-  const targets = upstreams.map(({ grpc }) => grpc);
-  // a Docker network has no IPv6 by default
-  if (targets.some((target) => isIPv6(splitTarget(target).host))) host.network.ipv6 = true;
+  readonly files: readonly RequiredFile[];
+}
+
+export function remoteUpstreamPlan(upstreams: readonly RemoteUpstream[]): RemoteUpstreamPlan {
   const tls = upstreams[0]?.tls;
-  if (tls === undefined) return { targets, env: {}, mounts: [] };
+  const targets = upstreams.map(({ grpc }) => grpc);
   const files = Object.entries(tlsFiles).flatMap(([file, { env, what }]) => {
-    const path = tls[file as keyof typeof tlsFiles];
-    if (path === undefined) return [];
-    host.requireFile({ path, on: "host", what: `${what} of the upstreams` });
-    return [{ env, hostPath: path, containerPath: `/tls/${file}.pem` }];
+    const path = tls?.[file as keyof typeof tlsFiles];
+    return path === undefined ? [] : [{ env, what, path, containerPath: `/tls/${file}.pem` }];
   });
   return {
     targets,
+    needsIpv6: targets.some((target) => isIPv6(splitTarget(target).host)),
     env: {
       ...Object.fromEntries(files.map(({ env, containerPath }) => [env, containerPath])),
-      ...(tls.serverName !== undefined && { TRITON_TLS_SERVER_NAME: tls.serverName }),
+      ...(tls?.serverName !== undefined && { TRITON_TLS_SERVER_NAME: tls.serverName }),
     },
-    mounts: files.map(({ hostPath, containerPath }) => ({
+    mounts: files.map(({ path: hostPath, containerPath }) => ({
       hostPath,
       containerPath,
       readOnly: true,
     })),
+    files: files.map(({ path, what }) => ({ path, on: "host", what: `${what} of the upstreams` })),
   };
 }
 
@@ -79,10 +70,15 @@ const tlsFiles = {
   key: { env: "TRITON_TLS_KEY_FILE", what: "gateway key" },
 } as const satisfies Record<string, { env: ServerEnvName; what: string }>;
 
-function upstreamFindings(
+/**
+ * Findings about Triton servers on other hosts.
+ *
+ * @param ownUpstreams - Number of Triton servers of this host to which a gateway forwards; undefined for another backend.
+ */
+export function upstreamFindings(
   upstreams: readonly RemoteUpstream[],
   ownUpstreams: number | undefined,
-): readonly Finding[] {
+): readonly string[] {
   const [first] = upstreams;
   return [
     ...findingIf(
@@ -119,7 +115,7 @@ function targetFindings(
   grpc: string,
   earlier: readonly RemoteUpstream[],
   path: string,
-): readonly Finding[] {
+): readonly string[] {
   const { host, port } = splitTarget(grpc);
   // a name in brackets, an IPv4 address out of range
   const isInvalid = grpc.startsWith("[")
@@ -127,7 +123,7 @@ function targetFindings(
     : /^[\d.]+$/.test(host) && isIP(host) !== 4;
   if (!grpcTarget.test(grpc) || isInvalid || port < 1 || port > 65_535) {
     const must = "be host:port with a port of 1 to 65535, an IPv6 address in brackets";
-    return [{ path, must, got: `'${grpc}'` }];
+    return [finding(path, must, `'${grpc}'`)];
   }
   const isLocal = /^(localhost|127\.[\d.]+|0\.0\.0\.0|::1?)$/i.test(host);
   return [

@@ -5,7 +5,7 @@ import type {
 import type { TritonServerKind } from "../../contract/environment.ts";
 import { deployedConfigName, engineCacheMount } from "../../contract/model-config.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
-import { type TritonPorts, tritonPorts } from "../../contract/ports.ts";
+import { tritonPorts } from "../../contract/ports.ts";
 import { modelRepositoryMount } from "../../contract/server/server-env.ts";
 import {
   modelControlKeyVariable,
@@ -13,9 +13,7 @@ import {
   restrictControl,
 } from "../../contract/triton-flags.ts";
 import { tritonLauncher } from "../../contract/triton-launcher.ts";
-import { type limitsOf, nodeOptions } from "../checks/container-limits.ts";
-import type { GpuId } from "../checks/gpus.ts";
-import type { FileKind } from "../models/served-towers.ts";
+import { nodeOptions } from "../checks/container-limits.ts";
 import { exitTimeoutSeconds } from "../models/triton-times.ts";
 import {
   containerInit,
@@ -27,71 +25,56 @@ import {
   tmpfs,
 } from "./container-defaults.ts";
 import type { EngineCache } from "./engine-cache.ts";
-import { bindAddress, type Exposure } from "./gpu-host.ts";
 import { gpuRequest } from "./gpu-request.ts";
+import { bindAddress } from "./host-plan.ts";
 import type { ModelConfiguration } from "./model-configuration.ts";
-import type { ModelWeights, TowerWeights } from "./model-weights.ts";
+import {
+  type Allocator,
+  type ModelControl,
+  maxRequestBytes,
+  type TritonPlan,
+  type TritonServerProps,
+  tritonTmpMiB,
+} from "./triton-plan.ts";
 
-/** Access to the model control API, which loads and unloads models. */
-export type ModelControl =
-  /** A running Triton loads a changed configuration. The API requires a key that only a deployment has. */
-  | "explicit"
-  /** A changed configuration replaces the container. */
-  | "none"
-  /** Like `explicit`, but without a key: every client may load and unload models. */
-  | "open";
-
-/** Options of a Triton container. */
-export interface TritonContainerOptions {
-  readonly server: TritonServerKind;
+/** Constructs of a Triton server that its container mounts. */
+export interface TritonMounts {
   /** Folders of the served models in the repository. */
   readonly models: readonly string[];
-  /** Model kind of the image towers. */
-  readonly served: FileKind;
-  readonly modelControl: ModelControl;
-  /** Key of the model control API, with `modelControl: explicit`. */
-  readonly modelControlKey: () => string;
-  readonly gpus: readonly GpuId[];
-  readonly ports: TritonPorts;
-  readonly expose: Exposure;
-  readonly weights: ModelWeights;
-  /** Files of the towers. */
-  readonly towers: readonly TowerWeights[];
   readonly configurations: readonly ModelConfiguration[];
   /** Mounts of version folders beside those of the weights. */
   readonly pipelines: readonly ContainerVolumes[];
-  /** Whether versions can be added to the models. */
-  readonly hasVersions: boolean;
   readonly cache: EngineCache | undefined;
-  readonly sharedMemoryMiB: number;
-  readonly allocator: Allocator;
-  readonly limits: ReturnType<typeof limitsOf>;
-  readonly startSeconds: number;
 }
 
-/** Memory allocator of tritonserver: that of the C library, or one of its image. */
-export type Allocator = keyof typeof preloads;
-
 /** Libraries by name, because the folder depends on the architecture. */
-const preloads = { glibc: "", tcmalloc: "libtcmalloc.so.4", jemalloc: "libjemalloc.so.2" } as const;
+const preloads: Readonly<Record<Allocator, string>> = {
+  glibc: "",
+  tcmalloc: "libtcmalloc.so.4",
+  jemalloc: "libjemalloc.so.2",
+};
 
-export const tritonTmpMiB = 256;
-
-/** Configuration of a Triton container, without its name, image and network. */
-export function tritonContainer(options: TritonContainerOptions) {
-  const { server, gpus, ports, expose, weights, configurations, cache } = options;
+/** Configuration of a Triton container, without its name, image, limits and network. */
+export function tritonContainer(
+  props: TritonServerProps,
+  plan: TritonPlan,
+  { models, pipelines, configurations, cache }: TritonMounts,
+) {
+  const { host, ports, weights, expose = "loopback", modelControl = "explicit" } = props;
+  const { gpus, modelKind } = plan;
+  const server = props.server.kind;
   const request = gpuRequest(gpus);
   // the emulator does not have these libraries
-  const preload = server === "tritonserver" ? preloads[options.allocator] : "";
-  const hasKey = options.modelControl === "explicit";
+  const preload = server === "tritonserver" ? preloads[props.allocator ?? "glibc"] : "";
+  const hasKey = modelControl === "explicit";
+  const hasVersions = props.modelVersions !== undefined && weights.source !== "image";
   return {
     ...hardened,
     ...containerInit,
-    ...options.limits,
     command: [
       // the emulator reads the key itself
       ...(hasKey && server === "tritonserver" ? ["python3", "-c", tritonLauncher] : []),
-      ...tritonCommand(options),
+      ...tritonCommand(models, modelControl),
     ],
     gpus: request.gpus,
     runtime: request.runtime,
@@ -99,10 +82,10 @@ export function tritonContainer(options: TritonContainerOptions) {
       ...request.env,
       ...(server === "emulator" && { NODE_OPTIONS: nodeOptions }),
       ...(preload !== "" && { LD_PRELOAD: preload }),
-      ...(hasKey && { [modelControlKeyVariable]: options.modelControlKey() }),
+      ...(hasKey && { [modelControlKeyVariable]: host.modelControlKey }),
     }),
     tmpfs: tmpfs(tritonTmpMiB),
-    shmSize: options.sharedMemoryMiB,
+    shmSize: plan.sharedMemoryMiB,
     ulimit: [
       // NVIDIA's recommendation: 64 MiB of stack, and unlimited pinned memory for GPUs
       ...(gpus.length > 0 && server === "tritonserver"
@@ -116,26 +99,22 @@ export function tritonContainer(options: TritonContainerOptions) {
       { internal: tritonPorts.metrics, external: ports.metrics, ip: bindAddress("loopback") },
     ],
     volumes: [
-      ...(options.hasVersions ? weights.versionMounts(options.served) : []),
-      ...weights.mounts(options.served, options.towers),
-      ...options.pipelines,
+      ...(hasVersions ? weights.versionMounts(modelKind) : []),
+      ...weights.mounts(modelKind, plan.towers),
+      ...pipelines,
       ...configurations.map(({ mount }) => mount),
       ...(cache === undefined
         ? []
         : [{ volumeName: cache.volume.name, containerPath: engineCacheMount }]),
     ],
-    healthcheck: healthcheck(readyTest[server], options.startSeconds),
+    healthcheck: healthcheck(readyTest[server], plan.startSeconds),
     ...stopAfter(exitTimeoutSeconds),
   } satisfies Partial<ContainerConfig>;
 }
 
-/** Maximum request body. A request of 32 images as JSON has about 95 MB; Triton's default of 64 MiB would reject it. */
-export const maxRequestBytes = 128 * 1024 * 1024;
-
 const controlRestrictions = { explicit: "key", none: "closed", open: "open" } as const;
 
-function tritonCommand(options: TritonContainerOptions): readonly string[] {
-  const { models, modelControl } = options;
+function tritonCommand(models: readonly string[], modelControl: ModelControl): readonly string[] {
   return renderTritonCommand({
     "model-repository": modelRepositoryMount,
     "model-config-name": deployedConfigName,

@@ -7,8 +7,9 @@ import { tritonImage } from "../../stacks/shared/image-builds.ts";
 import type { GpuId } from "../checks/gpus.ts";
 import type { TerraformStack } from "../terraform/cdktf.ts";
 import { dependenciesIn, findings, hostIn, synth } from "../test-synth.ts";
-import type { GpuHostProps } from "./gpu-host.ts";
-import { TritonServer, type TritonServerProps } from "./triton-server.ts";
+import type { GpuHostProps } from "./host-plan.ts";
+import type { TritonServerProps } from "./triton-plan.ts";
+import { TritonServer } from "./triton-server.ts";
 
 /** NVIDIA's server from an image. */
 const nvidia = (name: string) =>
@@ -435,7 +436,7 @@ test("prefers the batch sizes of the setting and rejects those above the model's
     "preferred_batch_size: [4, 16]",
   );
   expect(() => synthTriton({ preferredBatchSizes: [16, 64] })).toThrow(
-    "preferredBatchSizes must be whole numbers in ascending order, 1 to 32 (the maximum batch size of openclip_vit_b32), got [16, 64]",
+    "preferredBatchSizes must be in ascending order, at most 32 (the maximum batch size of openclip_vit_b32), got [16, 64]",
   );
 });
 
@@ -521,7 +522,7 @@ test("keeps the image on the host and replaces the container when the image chan
 
 test("rejects settings outside the range of the model configuration", () => {
   expect(findings((stack) => triton(stack, { instancesPerGpu: 17 }, {}))).toContain(
-    "test/triton: instancesPerGpu must be a whole number, 1 to 16, got 17",
+    "test/triton: instancesPerGpu must be 1 to 16, got 17",
   );
 });
 
@@ -622,7 +623,5 @@ test("rejects versions that Triton cannot load or that cached engines do not dep
   expect(() => synthTriton({ modelVersions: 1, backend: "tensorrt" })).toThrow(
     "modelVersions must not be set if TensorRT runs openclip_vit_b32_trt: its cached engines do not depend on the version, got 1",
   );
-  expect(() => synthTriton({ modelVersions: 0 })).toThrow(
-    "modelVersions must be a whole number, 1 to 8, got 0",
-  );
+  expect(() => synthTriton({ modelVersions: 0 })).toThrow("modelVersions must be 1 to 8, got 0");
 });

@@ -4,7 +4,7 @@ import { KubernetesProvider } from "@cdktf/provider-kubernetes/lib/provider/inde
 import { Construct } from "constructs";
 import { z } from "zod";
 import { check } from "../checks/findings.ts";
-import { portConflicts } from "../checks/ports.ts";
+import { portConflicts, type ReportedConflict } from "../checks/ports.ts";
 import { port } from "../checks/prop-types.ts";
 import { checkedProps } from "../checks/props.ts";
 import { HostCheck } from "../docker/host-check.ts";
@@ -61,6 +61,8 @@ export class KindCluster extends Construct implements ClusterAccess {
   /** Absolute path of the kubeconfig, as a Terraform expression. */
   readonly kubeconfig: string;
   readonly portMappings: readonly PortMapping[];
+  /** Ports of this machine that two mappings publish. */
+  readonly portConflicts: readonly ReportedConflict[];
   readonly command?: string;
   /** Check of this machine, before the cluster is created. */
   readonly check: HostCheck;
@@ -82,16 +84,15 @@ export class KindCluster extends Construct implements ClusterAccess {
       { portMappings: [] },
     );
 
-    check(this, () =>
-      portConflicts(
-        props.portMappings.map(({ hostPort }, index) => ({
-          service: id,
-          prop: `portMappings.${index}.hostPort`,
-          port: hostPort,
-        })),
-        [],
-      ),
-    );
+    this.portConflicts = portConflicts(
+      props.portMappings.map(({ hostPort }, index) => ({
+        service: id,
+        prop: `portMappings.${index}.hostPort`,
+        port: hostPort,
+      })),
+      [],
+    ).map((conflict) => ({ ...conflict, construct: this.node.path }));
+    check(this, () => this.portConflicts.map(({ finding }) => finding));
 
     this.name = props.name;
     this.context = `kind-${props.name}`;

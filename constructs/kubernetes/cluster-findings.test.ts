@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { modelCatalogue } from "../../contract/models/index.ts";
-import { renderFinding } from "../checks/findings.ts";
 import { TerraformStack, Testing } from "../terraform/cdktf.ts";
 import { clusterFindings } from "./cluster-findings.ts";
 import { type ClusterInferenceProps, clusterPlan } from "./cluster-plan.ts";
@@ -76,9 +75,7 @@ function findings(
     quota: { requests: large, limits: large, pods: 10, gpus: 2 },
   };
 
-  return clusterFindings(props, clusterPlan(props)).map((finding) =>
-    typeof finding === "string" ? finding : renderFinding(finding),
-  );
+  return clusterFindings(props, clusterPlan(props));
 }
 
 test("accepts models that fit the memory of a GPU", () => {

@@ -1,4 +1,4 @@
-import { type Finding, findingIf } from "../checks/findings.ts";
+import { finding, findingIf } from "../checks/findings.ts";
 import {
   type GpuPods,
   gpuQuotaFindings,
@@ -21,7 +21,7 @@ import { namedObjects } from "./namespace-requirements.ts";
 export function clusterFindings(
   props: ClusterInferenceProps,
   plan: ClusterPlan,
-): readonly (Finding | string)[] {
+): readonly string[] {
   const { cluster, embed, triton, quota } = props;
   const { gpus } = plan.triton;
   const towers = plan.towers.map(({ tower }) => tower);
@@ -83,13 +83,15 @@ export function clusterFindings(
   ];
 }
 
-function namespaceFindings(props: ClusterInferenceProps, plan: ClusterPlan): readonly Finding[] {
+function namespaceFindings(props: ClusterInferenceProps, plan: ClusterPlan): readonly string[] {
   if (!props.createNamespace) return [];
-  return namedObjects(props, plan).map(({ setting, name }) => ({
-    path: "createNamespace",
-    must: `be false when ${setting} names an existing object of the namespace ('${name}')`,
-    got: "true",
-  }));
+  return namedObjects(props, plan).map(({ setting, name }) =>
+    finding(
+      "createNamespace",
+      `be false when ${setting} names an existing object of the namespace ('${name}')`,
+      "true",
+    ),
+  );
 }
 
 /** Errors of the configurations of all towers; the same setting can be wrong for all of them. */
@@ -101,7 +103,7 @@ function configurationProblems({ towers }: ClusterPlan): readonly string[] {
 function podVramFindings(
   { cluster, triton }: ClusterInferenceProps,
   plan: ClusterPlan,
-): readonly Finding[] {
+): readonly string[] {
   const { gpus, instancesPerGpu: instances } = plan.triton;
   const { models } = plan;
   const vram = cluster.deviceMiB;
@@ -126,14 +128,10 @@ function podVramFindings(
 }
 
 /** Rejects a Service that is reachable from outside the cluster without authentication, unless the settings allow it. */
-function exposureFindings({
-  service,
-  keySecret,
-  allowAnonymous,
-}: ClusterEmbed): readonly Finding[] {
+function exposureFindings({ service, keySecret, allowAnonymous }: ClusterEmbed): readonly string[] {
   if (keySecret !== undefined && allowAnonymous) {
     const must = "be false when embed.keySecret names a Secret";
-    return [{ path: "embed.allowAnonymous", must, got: "true" }];
+    return [finding("embed.allowAnonymous", must, "true")];
   }
   return findingIf(
     service !== "ClusterIP" && keySecret === undefined && !allowAnonymous,
@@ -143,7 +141,7 @@ function exposureFindings({
   );
 }
 
-function weightsFindings({ model, triton }: ClusterInferenceProps): readonly Finding[] {
+function weightsFindings({ model, triton }: ClusterInferenceProps): readonly string[] {
   if (model.weights !== "image") return [];
   return [
     ...findingIf(
@@ -167,7 +165,7 @@ function weightsFindings({ model, triton }: ClusterInferenceProps): readonly Fin
 function shareFindings(
   { sharesGpus, resourceName, pool }: GpuCluster,
   gpus: number,
-): readonly Finding[] {
+): readonly string[] {
   return [
     ...findingIf(
       sharesGpus && gpus > 1,
@@ -188,7 +186,7 @@ function shareFindings(
 function engineCacheFindings(
   { cluster, triton, model }: ClusterInferenceProps,
   { towers, triton: { compiles, gpus } }: ClusterPlan,
-): readonly Finding[] {
+): readonly string[] {
   const { enabled, accessMode } = triton.engineCache;
   if (!compiles || !enabled) return [];
   const podsPerNode = Math.floor(cluster.devicesPerNode / gpus);

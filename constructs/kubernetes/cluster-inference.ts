@@ -10,6 +10,7 @@ import { clusterChartValues } from "./cluster-chart-values.ts";
 import { clusterFindings, clusterWarnings } from "./cluster-findings.ts";
 import { type ClusterInferenceProps, type ClusterPlan, clusterPlan } from "./cluster-plan.ts";
 import { InferenceChart } from "./inference-chart.ts";
+import { podSummary } from "./kubernetes-quantities.ts";
 import { clusterApis, monitorLabels, namedObjects } from "./namespace-requirements.ts";
 import { RolloutGate } from "./rollout-gate.ts";
 
@@ -18,8 +19,8 @@ export class ClusterInference extends Construct {
   readonly chart: InferenceChart;
   /** Entries of the environment output, the embed server first. */
   readonly services: readonly ServiceEntry[];
-  /** Deployments, Triton first. */
-  readonly workloads: ClusterPlan["workloads"];
+  /** Deployments with their numbers of pods, for one line about the stack. */
+  readonly summary: string;
 
   constructor(scope: Construct, id: string, props: ClusterInferenceProps) {
     super(scope, id);
@@ -28,7 +29,7 @@ export class ClusterInference extends Construct {
     const { cluster } = props;
     const plan = clusterPlan(props);
     check(this, () => clusterFindings(props, plan));
-    warn(this, () => clusterWarnings(props, plan));
+    warn(this, clusterWarnings(props, plan));
 
     cluster.setRequirements({
       namespace: props.namespace,
@@ -61,7 +62,7 @@ export class ClusterInference extends Construct {
     this.services = services
       .filter(({ name }) => isDeployed(name))
       .map((service) => ({ service: { ...service, resources }, models: plan.models }));
-    this.workloads = plan.workloads;
+    this.summary = plan.workloads.map((pods) => podSummary(pods.service, pods)).join(", ");
     for (const { service, minReplicas, rolloutSeconds } of plan.workloads) {
       new RolloutGate(this, `${service}-ready`, {
         cluster,

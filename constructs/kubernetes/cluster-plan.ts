@@ -1,9 +1,9 @@
 import {
   type DeployedModelConfig,
   deployedModelConfig,
-  type ModelConfigSettings,
 } from "../../contract/deployed-model-config.ts";
 import { executionInstances } from "../../contract/model-config.ts";
+import type { ModelConfigSettings } from "../../contract/model-config-settings.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import {
@@ -61,18 +61,8 @@ export interface ClusterEmbed {
   readonly budget: Budget;
 }
 
-export interface ClusterTriton
-  extends Required<
-      Omit<
-        ModelConfigSettings,
-        | "engineCachePrefix"
-        | "modelVersions"
-        | "preferredBatchSizes"
-        | "precision"
-        | "weightsSha256"
-      >
-    >,
-    Pick<ModelConfigSettings, "preferredBatchSizes"> {
+/** The settings of the model configurations apply to all models; `optimumBatchSize` is ignored with the backend `onnxruntime`. */
+export interface ClusterTriton extends Omit<ModelConfigSettings, "modelVersions"> {
   readonly enabled: boolean;
   /** `tritonserver`: NVIDIA's server. `emulator`: Triton emulator in the embed image, on the CPU. */
   readonly server: "tritonserver" | "emulator";
@@ -224,14 +214,9 @@ function plannedTower(
   const files = towerFiles(model, tower, folder, servedTowers(models).length === 1);
   const tensorrt = triton.backend === "tensorrt";
   const modelKind = towerKind(tower, served);
-  const config = deployedModelConfig({ spec: tower.spec, modelKind }, gpus, {
-    maxQueueDelayMicroseconds: triton.maxQueueDelayMicroseconds,
-    preferredBatchSizes: triton.preferredBatchSizes,
-    instancesPerGpu: triton.instancesPerGpu,
-    cudaGraphs: triton.cudaGraphs,
+  const config = deployedModelConfig({ spec: tower.spec, modelKind }, gpus, triton, {
     precision: precisionSourceOf(triton.image),
     weightsSha256: files.sha256,
-    ...(tensorrt && { optimumBatchSize: triton.optimumBatchSize }),
     ...(tensorrt && gpus > 0 && { engineCachePrefix: enginePrefix(files.sha256, triton.image) }),
   });
   return {

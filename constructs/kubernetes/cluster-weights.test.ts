@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
 import { modelCatalogue } from "../../contract/models/index.ts";
-import { renderFinding } from "../checks/findings.ts";
 import { servedTowers } from "../models/served-towers.ts";
 import { type ClusterWeights, towerFilesFindings } from "./cluster-weights.ts";
 
@@ -8,9 +7,7 @@ const sha256 = "0".repeat(64);
 const file = { url: "https://models.example/model.onnx", sha256 };
 
 const findings = (model: ClusterWeights, ...names: readonly string[]) =>
-  towerFilesFindings(model, servedTowers(names.map((name) => modelCatalogue.get(name)!))).map(
-    renderFinding,
-  );
+  towerFilesFindings(model, servedTowers(names.map((name) => modelCatalogue.get(name)!)));
 
 test("accepts images with any models", () => {
   expect(findings({ weights: "image" }, "openclip-vit-b32", "siglip2-base-224")).toEqual([]);

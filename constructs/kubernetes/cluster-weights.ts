@@ -1,4 +1,4 @@
-import { type Finding, findingIf } from "../checks/findings.ts";
+import { findingIf } from "../checks/findings.ts";
 import { downloadFindings, unknownTowerFindings } from "../checks/weights.ts";
 import {
   type ByTower,
@@ -98,7 +98,7 @@ export function towerFiles(
 export function towerFilesFindings(
   model: ClusterWeights,
   towers: readonly ServedTower[],
-): readonly Finding[] {
+): readonly string[] {
   const isSource = model.towers === undefined && towers.length === 1;
   return [
     ...(isSource ? [] : ownFileFindings(model)),
@@ -120,7 +120,7 @@ export function towerFilesFindings(
 }
 
 /** Rejects a file that does not name its tower. */
-function ownFileFindings(model: object): readonly Finding[] {
+function ownFileFindings(model: object): readonly string[] {
   return ["folder", "url", "sha256"].flatMap((key) => {
     const value = Reflect.get(model, key);
     return findingIf(

@@ -15,7 +15,7 @@ import {
 import { integer } from "../../contract/value-types.ts";
 import { accelerator } from "../checks/prop-types.ts";
 import { checkedProps } from "../checks/props.ts";
-import type { Accelerator } from "../docker/gpu-host.ts";
+import type { Accelerator } from "../docker/host-plan.ts";
 import { type ClusterLocation, gpusOf } from "../stack/environment-output.ts";
 import { DataResource, TerraformStack } from "../terraform/cdktf.ts";
 import type { RunsClipstack } from "../terraform/clipstack-command.ts";

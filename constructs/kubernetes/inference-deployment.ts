@@ -36,6 +36,7 @@ import { addressOf } from "../terraform/cdktf.ts";
 import type { ClusterAccess, ImageReference } from "./cluster-access.ts";
 import type { InferenceNamespace } from "./inference-namespace.ts";
 import { inferenceDeploymentSpec } from "./inference-pod.ts";
+import { podSummary } from "./kubernetes-quantities.ts";
 import { RolloutGate } from "./rollout-gate.ts";
 
 export interface InferenceDeploymentProps {
@@ -68,8 +69,8 @@ export class InferenceDeployment extends Construct {
   readonly service: Service;
   /** Specs of the served models; the first is the default. */
   readonly models: readonly ModelSpec[];
-  readonly minReplicas: number;
-  readonly maxReplicas: number;
+  /** Name and number of pods, for one line about the stack. */
+  readonly summary: string;
   readonly deployment: DeploymentV1;
   readonly kubernetesService: ServiceV1;
   /** Completes when the pods are ready. */
@@ -80,8 +81,7 @@ export class InferenceDeployment extends Construct {
 
     const { cluster, namespace, image, autoscaler, resources, models = defaultModels } = props;
     this.models = models;
-    this.minReplicas = autoscaler.minReplicas;
-    this.maxReplicas = autoscaler.maxReplicas;
+    this.summary = podSummary(id, autoscaler);
     checkInference(this, props);
 
     const name = podObjectName("embed");

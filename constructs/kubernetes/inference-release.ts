@@ -11,6 +11,7 @@ import {
   type InferenceDeploymentProps,
   inferenceService,
 } from "./inference-deployment.ts";
+import { podSummary } from "./kubernetes-quantities.ts";
 import { RolloutGate } from "./rollout-gate.ts";
 
 export interface InferenceReleaseProps extends InferenceDeploymentProps {
@@ -24,8 +25,8 @@ export class InferenceRelease extends Construct {
   readonly service: Service;
   /** Specs of the served models; the first is the default. */
   readonly models: readonly ModelSpec[];
-  readonly minReplicas: number;
-  readonly maxReplicas: number;
+  /** Name and number of pods, for one line about the stack. */
+  readonly summary: string;
   readonly chart: InferenceChart;
   /** Completes when the pods are ready. */
   readonly ready: RolloutGate;
@@ -35,8 +36,7 @@ export class InferenceRelease extends Construct {
 
     const { cluster, namespace, image, autoscaler, models = defaultModels } = props;
     this.models = models;
-    this.minReplicas = autoscaler.minReplicas;
-    this.maxReplicas = autoscaler.maxReplicas;
+    this.summary = podSummary(id, autoscaler);
     checkInference(this, props);
 
     const { embed, ...values } = chartValuesForKind({

@@ -1,4 +1,4 @@
-import type { ContainerRange, Quantities, Quota } from "../checks/kubernetes.ts";
+import type { ContainerRange, Quantities, Quota, Replicas } from "../checks/kubernetes.ts";
 
 /**
  * CPU quantity in its shortest form, such as `1` for `1000m`. Kubernetes stores that form, and another one would appear as a
@@ -45,4 +45,10 @@ export function rangeQuantities({ defaultRequests, defaultLimits, max }: Contain
     default: kubernetesQuantities(defaultLimits),
     max: kubernetesQuantities(max),
   };
+}
+
+/** `embed (2 to 6 pods)`. */
+export function podSummary(service: string, { minReplicas, maxReplicas }: Replicas): string {
+  if (minReplicas < maxReplicas) return `${service} (${minReplicas} to ${maxReplicas} pods)`;
+  return `${service} (${minReplicas} pod${minReplicas === 1 ? "" : "s"})`;
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { environment, environmentOutput } from "../../contract/environment.ts";
 import { EmbedServer } from "../docker/embed-server.ts";
-import type { GpuHostProps } from "../docker/gpu-host.ts";
+import type { GpuHostProps } from "../docker/host-plan.ts";
 import { dependenciesIn, findings, hostIn, synth } from "../test-synth.ts";
 import { EnvironmentOutput } from "./environment-output.ts";
 

@@ -65,6 +65,14 @@ export interface EnvironmentOutputProps {
 export class EnvironmentOutput extends Construct {
   readonly value: Environment;
 
+  /** GPUs: number, model, memory of each and typical price of all; empty on the CPU. */
+  get summary(): string {
+    if (this.value.gpu === undefined) return "";
+    const { name, count, vramMiB, usdPerHour, priceDate = "declared" } = this.value.gpu;
+    const price = Number(usdPerHour.toFixed(2));
+    return `${count} ${name} of ${vramMiB} MiB, ${price} $/hour (${priceDate})`;
+  }
+
   constructor(scope: Construct, id: string, props: EnvironmentOutputProps) {
     super(scope, id);
 

@@ -13,7 +13,10 @@ import {
 import type { Construct, IConstruct } from "constructs";
 
 export {
+  AnnotationMetadataEntryType,
+  Annotations,
   App,
+  DISABLE_STACK_TRACE_IN_METADATA,
   GcsBackend,
   HttpBackend,
   Lazy,

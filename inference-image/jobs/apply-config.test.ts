@@ -7,16 +7,14 @@ import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { readModelConfig } from "../../client/triton/model-config.ts";
-import {
-  deployedModelConfig,
-  type ModelConfigSettings,
-} from "../../contract/deployed-model-config.ts";
+import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
 import {
   configuredFingerprint,
   fingerprintOf,
   preprocessingSha256,
 } from "../../contract/fingerprint.ts";
 import type { ModelConfig } from "../../contract/model-config.ts";
+import type { ModelConfigSettings } from "../../contract/model-config-settings.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { modelControlFlags } from "../../contract/test-model-control.ts";
 import type { ResolvedTritonFlags } from "../../contract/triton-flags.ts";

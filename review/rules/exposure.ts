@@ -1,5 +1,4 @@
 import { selects } from "../../artefact/cluster-objects.ts";
-import { renderFinding } from "../../constructs/checks/findings.ts";
 import { type PortClaim, portConflicts } from "../../constructs/checks/ports.ts";
 import { isLoopback } from "../../contract/loopback.ts";
 import { embedPort, tritonPorts } from "../../contract/ports.ts";
@@ -204,8 +203,7 @@ export const exposureRules: readonly ReviewRule[] = [
           const port = number(external);
           return port === undefined ? [] : [{ service: address, prop: `ports.${index}`, port }];
         });
-        for (const finding of portConflicts(mine, earlier))
-          yield { address, message: renderFinding(finding) };
+        for (const { finding } of portConflicts(mine, earlier)) yield { address, message: finding };
         earlier.push(...mine);
       }
     },

@@ -1,4 +1,3 @@
-import { renderFinding } from "../../constructs/checks/findings.ts";
 import { imageFindings, releaseFindings } from "../../constructs/checks/images.ts";
 import { imagesOf } from "../facts/used-images.ts";
 import { isMissing, text } from "../facts/values.ts";
@@ -11,7 +10,7 @@ export const imageRules: readonly ReviewRule[] = [
     id: "image-version",
     severity: "error",
     fix: "set a version in the settings, such as 'name:1.2', or preferably a digest, 'name@sha256:…'",
-    find: each(imagesOf, ({ image }) => imageFindings(image).map(renderFinding)),
+    find: each(imagesOf, ({ image }) => imageFindings(image)),
   }),
   rule({
     id: "image-digest",
@@ -29,7 +28,7 @@ export const imageRules: readonly ReviewRule[] = [
     fix: "use a newer Triton release or a different GPU (host.gpu, nodePool.gpu)",
     find: each(imagesOf, ({ image, triton }, change) => {
       const gpu = triton ? gpuOf(change) : undefined;
-      return gpu && releaseFindings(image, gpu).map(renderFinding);
+      return gpu && releaseFindings(image, gpu);
     }),
   }),
   rule({

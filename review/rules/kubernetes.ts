@@ -1,5 +1,4 @@
 import { selects } from "../../artefact/cluster-objects.ts";
-import { renderFinding } from "../../constructs/checks/findings.ts";
 import type { Quantities } from "../../constructs/checks/kubernetes.ts";
 import {
   metricSourceFindings,
@@ -50,7 +49,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
         isMonitored ? "service-monitor" : isAnnotated ? "annotations" : "none",
         // the chart renders an autoscaler only for a variable replica count
         { minReplicas: 1, maxReplicas: 2 },
-      ).map(renderFinding);
+      );
     }),
   }),
   rule({
@@ -105,7 +104,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
           limits: quantities(hard, "limits."),
         };
         for (const finding of sharedQuotaFindings(workloads, unlimited(quota))) {
-          yield { address, message: renderFinding(finding) };
+          yield { address, message: finding };
         }
       }
     },

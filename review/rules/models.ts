@@ -1,4 +1,3 @@
-import { renderFinding } from "../../constructs/checks/findings.ts";
 import { memoryFindings } from "../../constructs/checks/memory.ts";
 import { type VramUse, vramFindings, weightsOfMiB } from "../../constructs/checks/vram.ts";
 import { engineCacheMount, executionInstances } from "../../contract/model-config.ts";
@@ -185,7 +184,7 @@ export const modelRules: readonly ReviewRule[] = [
       for (const [gpu, gpuUses] of uses) {
         for (const finding of vramFindings(gpu, gpuUses, environment.gpu.vramMiB)) {
           const address = firstTritons.get(gpu);
-          yield { ...(address !== undefined && { address }), message: renderFinding(finding) };
+          yield { ...(address !== undefined && { address }), message: finding };
         }
       }
     },
@@ -215,7 +214,7 @@ export const modelRules: readonly ReviewRule[] = [
         // 0: no limit
         if (weights === undefined || limit === 0) continue;
         for (const finding of memoryFindings("memory", limit, weights)) {
-          yield { address, message: renderFinding(finding) };
+          yield { address, message: finding };
         }
       }
       for (const { address, name, kind, pod, containers } of workloadsOf(change)) {
@@ -226,7 +225,7 @@ export const modelRules: readonly ReviewRule[] = [
         if (limit === undefined || weights === undefined) continue;
         const got = String(server?.limits.memory);
         for (const finding of memoryFindings(`limits.memory of ${name}`, limit, weights, got)) {
-          yield { address, message: renderFinding(finding) };
+          yield { address, message: finding };
         }
       }
     },

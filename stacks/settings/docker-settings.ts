@@ -8,11 +8,10 @@ import {
   migProfile,
   port,
 } from "../../constructs/checks/prop-types.ts";
-import { maxModelVersions, optimumBatchSizes } from "../../contract/deployed-model-config.ts";
 import { gpuModel, gpuModelText, maxGpus } from "../../contract/gpus.ts";
+import { modelConfigSettings } from "../../contract/model-config-settings.ts";
 import { baselinePort, hostPorts, type TritonPorts } from "../../contract/ports.ts";
 import { grpcTarget } from "../../contract/server/server-env.ts";
-import { queueDelayMicroseconds } from "../../contract/triton-models.ts";
 import { embedImage, tritonImage } from "./image-settings.ts";
 import { downloadedFile, integer, name, text, towerDownload, towerName } from "./setting-types.ts";
 
@@ -141,35 +140,17 @@ export const embedService = {
   ),
 };
 
-/** Settings of every Triton, on a host or in a cluster. */
-export const triton = {
-  server: z
-    .enum(["tritonserver", "emulator"])
-    .default("tritonserver")
-    .describe(
-      "`tritonserver`: NVIDIA's server. `emulator`: the Triton emulator of the embed image, with the same options and ports; it always runs on the CPU.",
-    ),
-  maxQueueDelayMicroseconds: integer(0, 1_000_000)
-    .default(queueDelayMicroseconds)
-    .describe(
-      "Maximum time that the dynamic batcher delays a request to fill a batch. With 0, a batch has the requests that arrived while the previous one was computed.",
-    ),
-  preferredBatchSizes: z
-    .array(integer(1, 4_096))
-    .optional()
-    .describe(
-      "Batch sizes that the dynamic batcher prefers, ascending, at most the maximum of each model; with TensorRT only `optimumBatchSize`. Only for sizes that are much faster than others. `[]`: no preference. Default: those of each model, which are none in the catalogue.",
-    ),
-  instancesPerGpu: integer(1, 16)
-    .default(1)
-    .describe("Execution instances on each GPU, each with its own copy of the model."),
-  cudaGraphs: z
-    .boolean()
-    .default(false)
-    .describe(
-      "With TensorRT: replay the kernels of a batch as one CUDA graph; verify the deployed environment before you rely on it (docs/untested.md). `true` is rejected with ONNX Runtime, whose CUDA graphs can return the result of an earlier request.",
-    ),
-};
+const { modelVersions, optimumBatchSize, ...modelConfig } = modelConfigSettings.shape;
+
+/** Settings of the models of every Triton server, on a host or in a cluster; a server with TensorRT has `optimumBatchSize` too. */
+export { modelConfig, modelVersions, optimumBatchSize };
+
+export const tritonKind = z
+  .enum(["tritonserver", "emulator"])
+  .default("tritonserver")
+  .describe(
+    "`tritonserver`: NVIDIA's server. `emulator`: the Triton emulator of the embed image, with the same options and ports; it always runs on the CPU.",
+  );
 
 export const baseline = z
   .enum(["none", "pytorch"])
@@ -178,15 +159,9 @@ export const baseline = z
     `\`pytorch\`: also deploys a service of FastAPI, OpenCLIP and PyTorch with the image tower of the first model, on port ${baselinePort} of the loopback interface and on the first GPU of the other services, so that \`clipstack bench\` compares them (docs/guides/choosing-a-backend.md). For vision transformers of OpenCLIP in the catalogue; not with \`weights: image\`. It is not for production.`,
   );
 
-export const modelVersions = integer(1, maxModelVersions)
-  .optional()
-  .describe(
-    "Number of versions of each model that Triton serves: the latest ones. With it, `clipstack model deploy` loads a version beside the served one, and gateways switch to it without losing a request (model_repository/README.md); the environment deploys version 1. Not with TensorRT, and not with `weights: image`. Default: version 1 only.",
-  );
-
-/** Settings of a Triton on a GPU host, without its ports and GPUs. */
+/** Settings of a Triton server on a GPU host, without its ports and GPUs. */
 export const tritonOnHost = {
-  server: triton.server,
+  server: tritonKind,
   image: tritonImage,
   memoryMiB,
   allocator: z
@@ -207,23 +182,13 @@ export const tritonOnHost = {
     .describe(
       "`dali`: Triton also accepts JPEG files and decodes them with DALI, on the GPU if it has one; a gateway forwards the files as they are. `clipstack model pipeline` writes the required pipeline. Measure it first: it is not always faster (docs/dali.md).",
     ),
-  maxQueueDelayMicroseconds: triton.maxQueueDelayMicroseconds,
-  preferredBatchSizes: triton.preferredBatchSizes,
-  instancesPerGpu: triton.instancesPerGpu,
-  cudaGraphs: triton.cudaGraphs,
+  ...modelConfig,
   allowUnauthenticated: z
     .boolean()
     .default(false)
     .describe("Allow `expose: all-interfaces` although Triton has no authentication."),
   expose,
 };
-
-export const optimumBatchSize = z
-  .literal(optimumBatchSizes)
-  .default(16)
-  .describe(
-    "Batch size that TensorRT's kernels are tuned for, at most the maximum of each model; every size up to that works.",
-  );
 
 const tritonPorts = (ports: TritonPorts) =>
   z

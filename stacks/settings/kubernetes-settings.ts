@@ -13,7 +13,7 @@ import {
   quantities,
   quotaFields,
 } from "./cluster-settings.ts";
-import { accelerator, optimumBatchSize, triton } from "./docker-settings.ts";
+import { accelerator, modelConfig, optimumBatchSize, tritonKind } from "./docker-settings.ts";
 import { models, type WithSpecs } from "./model-settings.ts";
 import { review } from "./review-settings.ts";
 import {
@@ -212,7 +212,7 @@ const tritonAutoscaler = z
 const tritonDeployment = z
   .strictObject({
     enabled: z.boolean().default(true).describe("`false` omits the service."),
-    server: triton.server,
+    server: tritonKind,
     backend: z
       .enum(["onnxruntime", "tensorrt"])
       .default("onnxruntime")
@@ -231,13 +231,10 @@ const tritonDeployment = z
       .describe(
         "Whether a rolling update starts a pod before it stops another, which requires the GPUs of one more pod.",
       ),
-    maxQueueDelayMicroseconds: triton.maxQueueDelayMicroseconds,
-    preferredBatchSizes: triton.preferredBatchSizes,
-    instancesPerGpu: triton.instancesPerGpu,
+    ...modelConfig,
     optimumBatchSize: optimumBatchSize.describe(
       "With the backend `tensorrt`: batch size that its kernels are tuned for.",
     ),
-    cudaGraphs: triton.cudaGraphs,
     engineCache,
     resources: podResources(quantities(2_000, 4_096), quantities(4_000, 8_192)),
     autoscaler: tritonAutoscaler,

@@ -1,4 +1,4 @@
-import { type Finding, findingIf } from "../../constructs/checks/findings.ts";
+import { findingIf } from "../../constructs/checks/findings.ts";
 import { networkName } from "./docker-settings.ts";
 import type { EnvironmentSettings } from "./settings.ts";
 
@@ -38,7 +38,7 @@ function claimOf({ name, ...environment }: EnvironmentSettings): Claim {
 export function sharedNameFindings(
   environment: EnvironmentSettings,
   environments: readonly EnvironmentSettings[],
-): readonly Finding[] {
+): readonly string[] {
   const { setting, value, where } = claimOf(environment);
   const others = environments
     .filter((other) => other.name !== environment.name)

@@ -1,4 +1,4 @@
-import { type Finding, findingIf } from "../../constructs/checks/findings.ts";
+import { findingIf } from "../../constructs/checks/findings.ts";
 import { imageFindings } from "../../constructs/checks/images.ts";
 import type { MultiGpuSettings } from "../settings/multi-gpu-settings.ts";
 import type { SingleGpuSettings } from "../settings/single-gpu-settings.ts";
@@ -13,7 +13,7 @@ export function modelRepositoryFindings({
   host,
   modelRepository,
   weights,
-}: Pick<SingleGpuSettings, "host" | "modelRepository" | "weights">): readonly Finding[] {
+}: Pick<SingleGpuSettings, "host" | "modelRepository" | "weights">): readonly string[] {
   return [
     ...findingIf(
       weights === "image" && modelRepository !== "model_repository",
@@ -35,7 +35,7 @@ export function modelRepositoryFindings({
 /** Findings about the embed image, which one-shot containers also use if the embed server is disabled. */
 export function embedImageFindings(settings: {
   readonly embed: Pick<SingleGpuSettings["embed"], "image">;
-}): readonly Finding[] {
+}): readonly string[] {
   const { image } = settings.embed;
   return image.source === "build" ? [] : imageFindings(image.name, "embed.image");
 }
@@ -45,7 +45,7 @@ export function upstreamFindings(
   settings: Pick<MultiGpuSettings, "tritonOnnx" | "tritonTrt"> & {
     readonly embed: Pick<SingleGpuSettings["embed"], "upstream" | "upstreams">;
   },
-): readonly Finding[] {
+): readonly string[] {
   // its setting is then that of the Triton servers on other hosts
   if (settings.embed.upstreams !== undefined) return [];
   const key = settings.embed.upstream === "triton-onnx" ? "tritonOnnx" : "tritonTrt";

@@ -1,10 +1,11 @@
 import type { Construct } from "constructs";
 import { jpegKind } from "../../constructs/docker/dali-models.ts";
-import type { RemoteModels } from "../../constructs/docker/embed-server.ts";
+import type { RemoteModels } from "../../constructs/docker/embed-plan.ts";
 import type { GpuHost } from "../../constructs/docker/gpu-host.ts";
 import type { ModelWeights } from "../../constructs/docker/model-weights.ts";
 import type { ServerImage } from "../../constructs/docker/server-image.ts";
-import { TritonServer, type TritonServerKind } from "../../constructs/docker/triton-server.ts";
+import type { TritonServerKind } from "../../constructs/docker/triton-plan.ts";
+import { TritonServer } from "../../constructs/docker/triton-server.ts";
 import type { MultiGpuSettings } from "../settings/multi-gpu-settings.ts";
 import { type ImageSetting, tritonImage } from "./image-builds.ts";
 

@@ -132,9 +132,12 @@ describe.skipIf(noHelm !== "")(`chart with several models${noHelm && ` (${noHelm
         ),
       );
       // as the constructs, which render the complete configuration
-      const { config } = deployedModelConfig({ spec: defaultModel, modelKind }, 1, {
-        weightsSha256: sha256,
-      });
+      const { config } = deployedModelConfig(
+        { spec: defaultModel, modelKind },
+        1,
+        {},
+        { weightsSha256: sha256 },
+      );
       expect(configuredFingerprint(config, ["1"])).toBe(fingerprints(downloaded)[0]);
       const verified = { openclip_vit_b32: { sha256 } };
       const onVolume = { weights: "pvc", pvc: { claimName: "w" }, towers: verified } as const;

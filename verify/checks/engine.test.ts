@@ -36,9 +36,14 @@ async function outcome({ gpus = 1, files = {}, backend = "tensorrt" }: Deployed 
     await writeFile(join(folder, name), "");
     await truncate(join(folder, name), Math.round(size));
   }
-  const { config } = deployedModelConfig({ spec: defaultModel, modelKind: "trt" }, gpus, {
-    ...(gpus > 0 && { engineCachePrefix: "aaaa" }),
-  });
+  const { config } = deployedModelConfig(
+    { spec: defaultModel, modelKind: "trt" },
+    gpus,
+    {},
+    {
+      ...(gpus > 0 && { engineCachePrefix: "aaaa" }),
+    },
+  );
   const body = JSON.stringify(config).replaceAll(`${engineCacheMount}/${model}`, folder);
   const server = createServer((request, response) => {
     response.statusCode = request.url === `/v2/models/${model}/config` ? 200 : 404;
