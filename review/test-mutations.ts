@@ -1,7 +1,6 @@
 import { valueAt } from "../contract/issue-lines.ts";
 import type { ResourceChange, StackChange } from "./input/change.ts";
-import { forcingPaths } from "./input/force-new.ts";
-import { baseType } from "./input/resource-types.ts";
+import { baseType, forcingPaths } from "./input/resource-types.ts";
 import { isObject, isUnset } from "./input/value-paths.ts";
 import { plannedChange, savedChange } from "./test-plans.ts";
 

@@ -1,10 +1,9 @@
 import { valueAt } from "../../contract/issue-lines.ts";
 import type { Path, ResourceChange, Values } from "../input/change.ts";
-import { baseType, type ExaminedType } from "../input/resource-types.ts";
+import { type Format, formatsOf } from "../input/resource-types.ts";
 import { isKnownVariable } from "../input/secrets.ts";
 import { isOneShot } from "../input/stack-facts.ts";
 import { changedPaths, hasNoContent, isObject, isUnset } from "../input/value-paths.ts";
-import { type Attributes, type Format, known, metadata } from "./known-attributes.ts";
 
 /** Attributes that restrict a workload; the review does not judge their removal. */
 const restrictions =
@@ -24,7 +23,6 @@ export function unexaminedAttributes({
   unknown,
 }: ResourceChange): readonly string[] {
   if (after === undefined || action === "no-op" || action === "forget") return [];
-  const attributes = known[baseType(type) as ExaminedType] ?? metadata;
   const old = action === "create" ? undefined : withoutKind(before, after);
   const own = withoutKind(after, old === undefined ? undefined : before) ?? {};
   const pending = new Set(unknown.map(attributeOf).filter((it) => isComputed(type, it)));
@@ -33,7 +31,7 @@ export function unexaminedAttributes({
   const changed = old === undefined ? [[]] : changedPaths(old, own, { unset: "distinct" });
   const found = changed.flatMap((path) => [
     ...leavesOf(valueAt(own, path), path).flatMap(([leaf, value]) =>
-      isUnderstood(type, attributes, leaf, value, after) &&
+      isUnderstood(type, leaf, value, after) &&
       (old === undefined || !bindingNames.test(attributeOf(leaf)))
         ? []
         : [attributeOf(leaf)],
@@ -41,7 +39,7 @@ export function unexaminedAttributes({
     ...removedLeaves(old, own, path).filter(
       (attribute) =>
         !isPending(attribute) &&
-        (restrictions.test(attribute) || formatsOf(attributes, attribute).length === 0),
+        (restrictions.test(attribute) || formatsOf(type, attribute).length === 0),
     ),
   ]);
   // references in a synthesized file are no missing values
@@ -101,17 +99,11 @@ function removedLeaves(before: Values | undefined, after: Values, path: Path): r
     .filter((attribute) => !kept.has(attribute));
 }
 
-function isUnderstood(
-  type: string,
-  attributes: Attributes,
-  leaf: Path,
-  value: unknown,
-  after: Values,
-): boolean {
+function isUnderstood(type: string, leaf: Path, value: unknown, after: Values): boolean {
   // known only to Terraform
   if (typeof value === "string" && /^\$\{.*\}$/s.test(value)) return true;
   const attribute = attributeOf(leaf);
-  const formats = formatsOf(attributes, attribute);
+  const formats = formatsOf(type, attribute);
   if (!formats.some((format) => matches(format, value))) return false;
   if (type === "docker_container" && leaf[0] === "env") {
     const [name = "", ...text] = String(value).split("=");
@@ -152,26 +144,4 @@ function matches(format: Format, value: unknown): boolean {
   if (format === "flag") return typeof value === "boolean" || /^(true|false)$/.test(String(value));
   if (format === "number") return /^-?\d+(\.\d+)?([a-zA-Z]{1,2}|%)?$/.test(String(value));
   return typeof value !== "object" && format.test(String(value));
-}
-
-const patterns = new WeakMap<Attributes, readonly (readonly [RegExp, Format])[]>();
-
-function formatsOf(attributes: Attributes, attribute: string): readonly Format[] {
-  let compiled = patterns.get(attributes);
-  if (compiled === undefined) {
-    compiled = attributes.flatMap(([format, names]) =>
-      names.split(" ").map((name) => [patternOf(name), format] as const),
-    );
-    patterns.set(attributes, compiled);
-  }
-  return compiled.flatMap(([pattern, format]) => (pattern.test(attribute) ? [format] : []));
-}
-
-function patternOf(name: string): RegExp {
-  const source = name
-    .replaceAll(/[.+?^${}()|[\]\\]/g, String.raw`\$&`)
-    .replace(/\*\*$/, "\u0000")
-    .replaceAll("*", name.includes("*.") ? "[^.]+" : ".+")
-    .replace("\u0000", ".+");
-  return new RegExp(`^${source}$`);
 }

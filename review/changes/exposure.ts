@@ -94,7 +94,6 @@ const finders: Readonly<Partial<Record<ExaminedType, Finder>>> = {
   kubernetes_service: (values, facts, address) =>
     isOnLoopback(facts, address) ? [] : ofService(blockOf(values, "spec")),
   kubernetes_deployment: ofTemplate,
-  kubernetes_daemonset: ofTemplate,
   kubernetes_daemon_set: ofTemplate,
   kubernetes_stateful_set: ofTemplate,
   kubernetes_replication_controller: ofTemplate,

@@ -104,7 +104,6 @@ const byType: Readonly<Partial<Record<ExaminedType, ImpactFinder>>> = {
       : undefined,
   kubernetes_deployment: workloadImpact,
   kubernetes_stateful_set: workloadImpact,
-  kubernetes_daemonset: workloadImpact,
   kubernetes_daemon_set: workloadImpact,
   kubernetes_replication_controller: workloadImpact,
   kubernetes_service: ({ address, action, before, after }, { before: facts }) => {

@@ -124,7 +124,7 @@ export function deploymentsOf(change: StackChange): readonly ResourceChange[] {
 
 /** Resources with a template of long-running pods. */
 export function podOwnersOf(change: StackChange): readonly ResourceChange[] {
-  const kinds = ["deployment", "stateful_set", "daemonset", "daemon_set", "replication_controller"];
+  const kinds = ["deployment", "stateful_set", "daemon_set", "replication_controller"];
   return kinds.flatMap((kind) => resourcesOf(change, `kubernetes_${kind}`));
 }
 

@@ -5,8 +5,8 @@ import {
   localReference,
   withLocals,
 } from "./declared-resources.ts";
-import { forcingPaths } from "./force-new.ts";
 import { unique } from "./plan-resources.ts";
+import { forcingPaths } from "./resource-types.ts";
 import { withoutKey } from "./stack-facts.ts";
 import type { SynthesizedDocument } from "./synthesized-document.ts";
 import { changedPaths, textsIn } from "./value-paths.ts";

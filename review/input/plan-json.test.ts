@@ -2,8 +2,8 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { reviewOf } from "../review.ts";
 import { plannedChange, plannedText, planText, savedChange } from "../test-plans.ts";
-import { forcingPaths } from "./force-new.ts";
 import { changeOfPlan } from "./plan-json.ts";
+import { forcingPaths } from "./resource-types.ts";
 
 const read = (text: string) => changeOfPlan({ fileName: "plan.json", text });
 

@@ -1,35 +1,102 @@
-import type { Values } from "./change.ts";
+import type { Path, Values } from "./change.ts";
+import table from "./resource-types.json" with { type: "json" };
 import { isObject } from "./value-paths.ts";
 
-/** Resource types that are examined for impact, exposure, capacity and cost, without API version. */
-const examinedTypes = [
-  ...["docker_container", "docker_image", "docker_network", "docker_volume"],
-  ...["terraform_data", "null_resource", "helm_release"],
-  ...["kubernetes_deployment", "kubernetes_stateful_set", "kubernetes_daemonset"],
-  ...["kubernetes_daemon_set", "kubernetes_replication_controller", "kubernetes_job"],
-  ...["kubernetes_cron_job", "kubernetes_pod", "kubernetes_service", "kubernetes_ingress"],
-  ...["kubernetes_gateway", "kubernetes_httproute", "kubernetes_grpcroute"],
-  ...["kubernetes_tcproute", "kubernetes_tlsroute", "kubernetes_udproute"],
-  ...["kubernetes_ingress_route", "kubernetes_ingress_routetcp", "kubernetes_ingress_routeudp"],
-  ...["kubernetes_role", "kubernetes_cluster_role", "kubernetes_role_binding"],
-  ...["kubernetes_cluster_role_binding", "kubernetes_service_account", "kubernetes_namespace"],
-  ...["kubernetes_network_policy", "kubernetes_secret", "kubernetes_config_map"],
-  ...["kubernetes_horizontal_pod_autoscaler", "kubernetes_pod_disruption_budget"],
-  ...["kubernetes_resource_quota", "kubernetes_limit_range", "kubernetes_persistent_volume"],
-  ...["kubernetes_persistent_volume_claim", "kubernetes_storage_class"],
-  ...["kubernetes_priority_class", "kubernetes_runtime_class"],
-] as const;
-export type ExaminedType = (typeof examinedTypes)[number];
+/**
+ * What the review knows about resource types, in `resource-types.json`. A type in `types` is examined for impact, exposure, capacity and
+ * cost; its `attributes` are those that the review understands, with the format of their values, and otherwise only `metadata`.
+ * `replacedFor` lists the attributes that make a provider replace a resource, `replacedExceptFor` those that do not.
+ * `terraform providers schema` does not list these; they are from the providers' sources: attributes with `ForceNew` (RequiresReplace in
+ * helm) in kreuzwerker/docker 4.5 (internal/provider/resource_docker_*.go), hashicorp/kubernetes 2.38
+ * (kubernetes/resource_kubernetes_*.go, schema_*.go), hashicorp/helm 3.1 (helm/resource_helm_release.go), and terraform_data of Terraform 1.11.
+ */
+interface TypeFacts {
+  readonly attributes?: readonly AttributeRow[];
+  /** Attributes without indices, separated by spaces; `identity` stands for the name and namespace of an object. */
+  readonly replacedFor?: string;
+  readonly replacedExceptFor?: string;
+}
 
-const examined: ReadonlySet<string> = new Set(examinedTypes);
+/**
+ * Format and attributes, separated by spaces and without list indices; or rows of a part; or rows of a part below a block. `*` stands for
+ * any map key, `**` for everything below.
+ */
+type AttributeRow = readonly string[] | string | Readonly<Record<string, string>>;
+
+const parts = table.parts as unknown as Readonly<Record<string, readonly AttributeRow[]>>;
+const examined: Readonly<Record<string, TypeFacts>> = table.types;
+const all: Readonly<Record<string, TypeFacts>> = { ...table.unexamined, ...examined };
+
+export type ExaminedType = keyof typeof table.types;
 
 export function isExaminedType(base: string): base is ExaminedType {
-  return examined.has(base);
+  return Object.hasOwn(examined, base);
 }
 
 /** Type without API version: `kubernetes_deployment` for `kubernetes_deployment_v1`. */
 export function baseType(type: string): string {
-  return type.replace(/_v\d\w*$/, "");
+  return type.replace(/_v\d\w*$/, "").replace(/_daemonset$/, "_daemon_set");
+}
+
+function factsOf(base: string): TypeFacts | undefined {
+  return Object.hasOwn(all, base) ? all[base] : undefined;
+}
+
+const identity = ["metadata.name", "metadata.namespace", "metadata.generate_name"];
+
+/** Changed paths that make the provider replace the resource. */
+export function forcingPaths(type: string, changed: readonly Path[]): readonly Path[] {
+  const base = baseType(type);
+  const { replacedFor, replacedExceptFor } = factsOf(base) ?? {};
+  const isKubernetes = base.startsWith("kubernetes_");
+  const listed = replacedFor ?? replacedExceptFor ?? (isKubernetes ? "identity" : undefined);
+  if (listed === undefined) return [];
+  const names = listed.split(" ").flatMap((name) => (name === "identity" ? identity : [name]));
+  return changed.filter((path) => {
+    const attribute = path.filter((step) => typeof step === "string").join(".");
+    const isListed = names.some((it) => attribute === it || attribute.startsWith(`${it}.`));
+    return isListed === (replacedExceptFor === undefined);
+  });
+}
+
+/** Format of values that the review understands. */
+export type Format = "text" | "number" | "flag" | RegExp;
+type AttributeFormat = readonly [attribute: RegExp, format: Format];
+
+const formatsByType = new Map<string, readonly AttributeFormat[]>();
+
+/** Formats of values of an attribute that the review understands; none for an unknown attribute. */
+export function formatsOf(type: string, attribute: string): readonly Format[] {
+  const base = baseType(type);
+  let formats = formatsByType.get(base);
+  if (formats === undefined) {
+    formats = compiled(factsOf(base)?.attributes ?? ["metadata"], "");
+    formatsByType.set(base, formats);
+  }
+  return formats.flatMap(([pattern, format]) => (pattern.test(attribute) ? [format] : []));
+}
+
+function compiled(rows: readonly AttributeRow[], prefix: string): readonly AttributeFormat[] {
+  return rows.flatMap((row): readonly AttributeFormat[] => {
+    if (typeof row === "string") return compiled(parts[row] ?? [], prefix);
+    if (!Array.isArray(row)) {
+      return Object.entries(row).flatMap(([block, part]) =>
+        compiled(parts[part] ?? [], `${prefix}${block}.`),
+      );
+    }
+    const [word = "", names = ""] = row as readonly string[];
+    const format = /^(text|number|flag)$/.test(word) ? (word as Format) : new RegExp(word);
+    return names.split(" ").map((name) => [patternOf(`${prefix}${name}`), format]);
+  });
+}
+
+function patternOf(name: string): RegExp {
+  const source = name
+    .replaceAll(/[.+?^${}()|[\]\\]/g, String.raw`\$&`)
+    .replace(/\*\*$/, "\u0000")
+    .replaceAll("*", name.includes("*.") ? "[^.]+" : ".+")
+    .replace("\u0000", ".+");
+  return new RegExp(`^${source}$`);
 }
 
 interface TypedResource {
