@@ -1,4 +1,3 @@
-import { gatewayCores, photoBytes, thumbnailBytes } from "../../bench/capacity/service-times.ts";
 import { type Capacity, hoursPerMonth, usdPerThousand } from "../changes/capacity.ts";
 import type { Serving, ServingChange } from "../changes/serving.ts";
 import type { StackReview } from "../changes/stack-review.ts";
@@ -176,22 +175,6 @@ function replicasText({ replicas }: Capacity): string {
   return texts.join(", ");
 }
 
-/** Cores with which an embed server in front of the Tritons keeps up with the predicted rate. */
-function coresNote(stacks: readonly StackReview[]): readonly Text[] {
-  const cores = stacks.flatMap(({ stack, capacity: { before, after } }) => {
-    const rate = (after ?? before)?.imagesPerSecond;
-    return rate === undefined
-      ? []
-      : [`${stack} ${gatewayCores(rate, thumbnailBytes)} and ${gatewayCores(rate, photoBytes)}`];
-  });
-  if (cores.length === 0) return [];
-  return [
-    [
-      `CPU cores of a gateway that decodes thumbnails of 10 kB and photos of 300 kB at the predicted rate: ${few(cores)}`,
-    ],
-  ];
-}
-
 function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
   const capacities = stacks.flatMap(({ stack, capacity: { before, after } }) =>
     [before, after].flatMap((it) => (it === undefined ? [] : [{ stack, ...it }])),
@@ -214,7 +197,6 @@ function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
     ...[...sources].map(
       ([source, names]): Text => [`images/s of ${few([...names])}: predicted, ${source}`],
     ),
-    ...coresNote(stacks),
     ...[...without].map(
       ([reason, names]): Text => [`images/s of ${few([...names])}: no prediction${reason}`],
     ),
