@@ -1,4 +1,5 @@
 import { availableParallelism } from "node:os";
+import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 import { compiledServer } from "./tests/test-compiled-server.ts";
 
@@ -37,8 +38,14 @@ const notCompiled = ["inference-image/server/build.test.ts", "emulator/oip-grpc.
 /** Default limit of `expect.poll` in ms. It only prevents hangs, on slow machines too. */
 const poll = { timeout: 60_000 };
 
+/** The examples import the packed client. */
+const alias = {
+  "@clipstack/client": fileURLToPath(new URL("client/index.ts", import.meta.url)),
+};
+
 /** Tests that only need Node. */
 const quick = {
+  alias,
   // a worker loads each module once for all its files, so tests cannot mock modules
   isolate: false,
   // prevents hangs only
@@ -51,6 +58,7 @@ const quick = {
 
 /** Files run one after the other, because each uses the whole machine and its ports. The limits only prevent hangs. */
 const real = {
+  alias,
   testTimeout: 900_000,
   hookTimeout: 1_800_000,
   fileParallelism: false,

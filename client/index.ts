@@ -1,6 +1,8 @@
 /** Public API of @clipstack/client. */
 
+export { maxImagesPerRequest } from "../contract/embed-api.ts";
 export type { ModelSpec } from "../contract/model-spec.ts";
+export { defaultModel, modelCatalogue } from "../contract/models/index.ts";
 export type {
   BytesTensor,
   DataType,
@@ -20,6 +22,8 @@ export {
 export {
   type ClientBackend,
   type ClientMode,
+  clientBackends,
+  clientModes,
   type InferenceClient,
   type InferenceClientOptions,
   openInferenceClient,

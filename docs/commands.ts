@@ -183,8 +183,8 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "npm run review", tests: reviewTests, words: ["review-base", "--base"] },
   {
     command: "npm run demo:dedupe",
-    tests: ["examples/photo-dedupe/demo.integ.test.ts"],
-    words: ["demo"],
+    tests: ["lab/dedupe/demo.integ.test.ts"],
+    words: ["dedupe"],
   },
   { command: "npm run lab -- server", tests: benchServerTests, words: [] },
   { command: "npm run lab -- gateway", tests: benchGatewayTests, words: [] },

@@ -47,6 +47,10 @@ const experiments: Readonly<Record<string, Experiment>> = {
     summary: "the servers on this machine's GPU, without Docker and a network",
     run: () => import("./gpu/acceptance.ts"),
   },
+  dedupe: {
+    summary: "the photo finder on painted photos, with precision and recall",
+    run: () => import("./dedupe/demo.ts"),
+  },
   sizes: {
     summary: "lines of source and tests by package",
     run: () => import("./sizes.ts"),

@@ -9,7 +9,7 @@ import { startClipstack } from "../cli/test-programs.ts";
 import { tinyModel } from "../model-tools/test-model.ts";
 import { providerEnvironment } from "./deploy/test-project.ts";
 
-/** examples/own-stack outside the repository, with the packed packages from `npm install` to `terraform validate`. */
+/** The examples outside the repository, with the packed packages, from `npm install` on. */
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 const photo = join(root, "model-tools/samples/sunset.jpg");
@@ -17,6 +17,8 @@ const photo = join(root, "model-tools/samples/sunset.jpg");
 let folder: string;
 let project: string;
 let terraformEnv: NodeJS.ProcessEnv;
+let tarballs: readonly string[];
+const install = ["install", "--prefer-offline", "--no-audit", "--no-fund"];
 
 interface Outcome {
   readonly code: number;
@@ -57,8 +59,8 @@ beforeAll(async () => {
     cwd: root,
   });
   await cp(join(root, "examples/own-stack"), project, { recursive: true });
-  const tarballs = (await readdir(packed)).map((file) => join(packed, file));
-  await succeed("npm", ["install", "--prefer-offline", "--no-audit", "--no-fund", ...tarballs]);
+  tarballs = (await readdir(packed)).map((file) => join(packed, file));
+  await succeed("npm", [...install, ...tarballs]);
   terraformEnv = await providerEnvironment(folder);
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
@@ -204,4 +206,25 @@ describe("the client", () => {
       "[settings] embedding in this process requires onnxruntime-node and sharp: run 'npm install onnxruntime-node sharp'\n",
     );
   });
+});
+
+test("photo-dedupe scans, embeds and groups photos with the packed client", async () => {
+  const cwd = join(folder, "photo-dedupe");
+  const ours = join(root, "examples/photo-dedupe");
+  await cp(ours, cwd, {
+    recursive: true,
+    filter: (file) => !/\.test\.ts$|\/test-|node_modules/.test(file.slice(ours.length)),
+  });
+  const client = tarballs.filter((file) => file.includes("clipstack-client"));
+  await succeed("npm", [...install, ...client], { cwd });
+  const photos = join(cwd, "photos");
+  await mkdir(photos);
+  await cp(photo, join(photos, "a.jpg"));
+  await cp(photo, join(photos, "b.jpg"));
+  const dedupe = (...args: readonly string[]) =>
+    succeed(process.execPath, ["clipstack-dedupe.mjs", ...args], { cwd });
+  expect((await dedupe("scan", "photos")).stdout).toContain("2 photos read");
+  const model = ["--mode", "local", "--model-file", await tinyModel()];
+  expect((await dedupe("embed", ...model)).stdout).toMatch(/^1 photos embedded/m);
+  expect((await dedupe("group")).stdout).toContain("1 groups with 2 of 2 photos");
 });

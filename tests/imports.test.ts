@@ -21,7 +21,6 @@ const packages = [
   "target",
   "report",
   "artefact",
-  "examples/photo-dedupe",
   "inference-image",
   "emulator",
   "http",
@@ -30,6 +29,7 @@ const packages = [
   "client",
   "inference",
   "contract",
+  "examples/photo-dedupe",
 ];
 
 const checksArtefact =
@@ -80,7 +80,7 @@ const guarded: readonly { readonly name: RegExp; readonly only: readonly string[
   },
   {
     name: /^(onnxruntime-node|sharp)$/,
-    only: ["inference/", "model-tools/samples/", "examples/photo-dedupe/"],
+    only: ["inference/", "model-tools/samples/", "examples/photo-dedupe/", "lab/dedupe/"],
   },
   // the contract is plain data and schemas
   {

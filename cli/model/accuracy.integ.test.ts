@@ -6,10 +6,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import type { PhotoLabel } from "../../examples/photo-dedupe/evaluate.ts";
-import { makePhotos } from "../../examples/photo-dedupe/make-photos.ts";
 import { hashDistance } from "../../examples/photo-dedupe/perceptual-hash.ts";
 import { readPhoto } from "../../examples/photo-dedupe/read-photo.ts";
 import { type PreprocessMode, preprocess } from "../../inference/preprocess/preprocess.ts";
+import { makePhotos } from "../../lab/dedupe/make-photos.ts";
 import {
   bestDuplicateScore,
   cosines,

@@ -7,6 +7,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { type Browser, chromium, type Page } from "playwright-core";
 import sharp from "sharp";
+import { makePhotos } from "../../lab/dedupe/make-photos.ts";
 
 /**
  * `npx tsx docs/images/make-screenshots.ts`: renders the screenshots of the documentation in Chromium (`CLIPSTACK_CHROMIUM`, or
@@ -61,7 +62,7 @@ async function reviewPage(from: Browser): Promise<void> {
   const importModel = [join(root, "cli/clipstack.mjs"), "model", "import", model];
   try {
     execFileSync(process.execPath, [...importModel, "--output", weights], { stdio: "inherit" });
-    dedupe("make-photos", "photos");
+    await makePhotos(join(folder, "photos"));
     dedupe("scan", "photos");
     dedupe("embed", "--mode", "local", "--model", model, "--model-file", weights);
     dedupe("group");

@@ -1,12 +1,12 @@
-import { clientOptionsFromEnv } from "../../client/embedding/client-env.ts";
-import { nameOf } from "../../client/embedding/client-model.ts";
+import { join } from "node:path";
 import {
   type ClientBackend,
   type ClientMode,
+  clientOptionsFromEnv,
+  defaultModel,
+  modelCatalogue,
   openInferenceClient,
-} from "../../client/embedding/inference-client.ts";
-import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
-import { modelFile } from "../../model-tools/generate.ts";
+} from "@clipstack/client";
 import { DedupeError } from "./dedupe-error.ts";
 import { type EmbedResult, embed } from "./embed.ts";
 import {
@@ -17,7 +17,6 @@ import {
 } from "./evaluate.ts";
 import { type GroupOptions, group } from "./group.ts";
 import { randomWeightsText } from "./index-model.ts";
-import { makePhotos } from "./make-photos.ts";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";
 import { openProgress, type Progress, percent, printable } from "./progress.ts";
 import { serveReview } from "./review-server.ts";
@@ -52,7 +51,7 @@ interface ClientArguments {
 
 /**
  * Opens the client that options and environment select, with the location of its model for messages. The files on this machine are by
- * default those that `clipstack model pull`, `import` and `generate` write.
+ * default those that `clipstack model pull`, `import` and `generate` write to `model_repository` of the working directory.
  */
 async function openClient(
   args: ClientArguments,
@@ -62,19 +61,25 @@ async function openClient(
   const fromEnv = clientOptionsFromEnv(process.env);
   const { backend = fromEnv.backend, mode = fromEnv.mode, url = fromEnv.serviceUrl } = args;
   const spec = modelCatalogue.get(model);
-  const textFile = args.textModelFile ?? fromEnv.textModelPath ?? (spec && modelFile(spec, "text"));
+  const textFile =
+    args.textModelFile ?? fromEnv.textModelPath ?? (spec && modelFile(model, "_text"));
   const client = await openInferenceClient({
     ...fromEnv,
     backend,
     model,
     mode,
     serviceUrl: url,
-    modelPath: args.modelFile ?? fromEnv.modelPath ?? (spec && modelFile(spec)),
+    modelPath: args.modelFile ?? fromEnv.modelPath ?? (spec && modelFile(model)),
     textModelPath: texts ? textFile : undefined,
     onFallback: (reason) => progress.note(`${reason}: using the model on this machine`),
   });
   const location = mode === "local" ? "this machine" : `${backend} at ${url ?? "its default port"}`;
   return { client, location };
+}
+
+/** Path of a tower in the model repository of the working directory. */
+function modelFile(model: string, tower: "" | "_text" = ""): string {
+  return join("model_repository", `${model.replaceAll("-", "_")}${tower}`, "1", "model.onnx");
 }
 
 interface EmbedArguments extends DatabaseOption, ClientArguments {
@@ -110,7 +115,10 @@ export async function embedCommand(args: EmbedArguments): Promise<void> {
   failIfStopped(result);
 }
 
-const modelOfEnv = () => nameOf(clientOptionsFromEnv(process.env).model);
+function modelOfEnv(): string | undefined {
+  const { model } = clientOptionsFromEnv(process.env);
+  return typeof model === "string" ? model : model?.name;
+}
 
 interface SearchArguments extends DatabaseOption, ClientArguments {
   readonly limit: number;
@@ -166,12 +174,6 @@ export async function reviewCommand(
       onListening: (url) => console.log(`review page: ${url} (stop with Ctrl-C)`),
     }),
   );
-}
-
-/** `clipstack-dedupe make-photos <folder>` */
-export async function makePhotosCommand(folder: string): Promise<void> {
-  const labels = await makePhotos(folder);
-  console.log(`${labels.length} photos in ${printable(folder)}`);
 }
 
 /** `clipstack-dedupe evaluate <folder>` */

@@ -1,10 +1,8 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
+import { ClientError, type InferenceClient, maxImagesPerRequest } from "@clipstack/client";
 import pMap from "p-map";
 import pRetry from "p-retry";
-import { ClientError } from "../../client/embedding/client-error.ts";
-import type { InferenceClient } from "../../client/embedding/inference-client.ts";
-import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { DedupeError, reasonOf } from "./dedupe-error.ts";
 import { type IndexModel, probePicture, useModel, type Weights } from "./index-model.ts";
 import { heic, openPhoto } from "./open-photo.ts";

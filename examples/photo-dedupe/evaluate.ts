@@ -1,7 +1,6 @@
 import { readFile, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { harmonicMean } from "../../model-tools/accuracy.ts";
 import { readVector } from "./compare.ts";
 import { DedupeError, reasonOf } from "./dedupe-error.ts";
 import { readGrouping } from "./group.ts";
@@ -176,6 +175,8 @@ function evaluation(
     limit,
     ...scoreOf(pairs, (pair) => isFound(pair, limit)),
   }));
+  const harmonicMean = ({ precision, recall }: PrecisionRecall) =>
+    (2 * precision * recall) / (precision + recall || 1);
   return { scores, best: scores.reduce((x, y) => (harmonicMean(y) > harmonicMean(x) ? y : x)) };
 }
 

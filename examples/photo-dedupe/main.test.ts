@@ -35,7 +35,7 @@ function emptyDatabase(): string {
 test("lists its commands", async () => {
   const { code, stdout } = await run("--help");
   expect(code).toBe(0);
-  for (const command of ["scan", "embed", "group", "review", "evaluate", "demo"]) {
+  for (const command of ["scan", "embed", "group", "review", "search", "evaluate"]) {
     expect(stdout).toContain(`  ${command} `);
   }
 });

@@ -6,6 +6,13 @@ import { printable } from "./progress.ts";
 /** Exit code for wrong usage or settings; 1: the command failed. */
 const exitUsage = 2;
 
+// a reader such as `head` may close the pipe early
+for (const output of [process.stdout, process.stderr]) {
+  output.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPIPE") throw error;
+  });
+}
+
 try {
   await dedupeProgram().parseAsync();
 } catch (error) {

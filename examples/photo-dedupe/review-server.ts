@@ -4,7 +4,6 @@ import { readFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import Fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
 import { z } from "zod";
-import { scrollShadows } from "../../contract/scroll-shadows.ts";
 import { DedupeError } from "./dedupe-error.ts";
 import { type MoveResult, moveRejected, restore } from "./move-rejected.ts";
 import { openPhoto } from "./open-photo.ts";
@@ -74,10 +73,7 @@ export function buildReviewApp(database: PhotoDatabase): FastifyInstance {
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: "not found" }));
 
   for (const [path, { file, type }] of Object.entries(pageFiles)) {
-    const content = readFileSync(new URL(`page/${file}`, import.meta.url), "utf8").replace(
-      "/* scroll shadows */",
-      scrollShadows("var(--back)"),
-    );
+    const content = readFileSync(new URL(`page/${file}`, import.meta.url), "utf8");
     app.get(path, (_request, reply) => reply.type(type).send(content));
   }
   app.get("/favicon.ico", (_request, reply) => reply.code(204).send());

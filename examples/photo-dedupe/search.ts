@@ -1,5 +1,4 @@
-import type { InferenceClient } from "../../client/embedding/inference-client.ts";
-import { catalogueSpecs, modelCatalogue } from "../../contract/models/index.ts";
+import { type InferenceClient, modelCatalogue } from "@clipstack/client";
 import { readVectors } from "./compare.ts";
 import { DedupeError } from "./dedupe-error.ts";
 import {
@@ -23,7 +22,7 @@ export function findTextModel(database: PhotoDatabase, name?: string): IndexMode
   const spec = modelCatalogue.get(model.name);
   // only the service knows whether another model embeds texts
   if (spec === undefined || spec.towers.text !== undefined) return model;
-  const others = catalogueSpecs.filter(({ towers }) => towers.image && towers.text);
+  const others = [...modelCatalogue.values()].filter(({ towers }) => towers.image && towers.text);
   throw new DedupeError(
     "usage",
     `${model.name} embeds no texts: embed the photos with a model that does, one of ${others.map((other) => other.name).join(", ")}`,

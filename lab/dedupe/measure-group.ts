@@ -2,16 +2,19 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defaultModel } from "../../contract/models/index.ts";
-import { compareNew, openHashes, readVectors } from "./compare.ts";
-import { group } from "./group.ts";
-import { findModel, type IndexModel } from "./index-model.ts";
-import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";
-import { openCosineBlocks } from "./similar-pairs.ts";
+import { compareNew, openHashes, readVectors } from "../../examples/photo-dedupe/compare.ts";
+import { group } from "../../examples/photo-dedupe/group.ts";
+import { findModel, type IndexModel } from "../../examples/photo-dedupe/index-model.ts";
+import {
+  openPhotoDatabase,
+  type PhotoDatabase,
+} from "../../examples/photo-dedupe/photo-database.ts";
+import { openCosineBlocks } from "../../examples/photo-dedupe/similar-pairs.ts";
 
 /**
  * Measures `group` on random embeddings: time, memory and recall against an exact comparison of sampled photos.
  *
- *     npx tsx examples/photo-dedupe/measure-group.ts <photos> [near-equal]
+ *     npx tsx lab/dedupe/measure-group.ts <photos> [near-equal]
  */
 
 const { width } = defaultModel.embedding;

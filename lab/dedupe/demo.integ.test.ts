@@ -7,8 +7,8 @@ import { trainedModel } from "../../cli/model/test-trained-model.ts";
 const { missing } = await trainedModel();
 
 async function runDemo(...args: readonly string[]): Promise<string> {
-  const program = fileURLToPath(new URL("clipstack-dedupe.mjs", import.meta.url));
-  const child = spawn(process.execPath, [program, "demo", "--exit", ...args], {
+  const child = spawn("npm", ["run", "--silent", "lab", "--", "dedupe", "--exit", ...args], {
+    cwd: fileURLToPath(new URL("../../", import.meta.url)),
     stdio: ["ignore", "pipe", "inherit"],
   });
   let text = "";

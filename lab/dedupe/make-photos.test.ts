@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { temporaryFolder } from "../../examples/photo-dedupe/test-photos.ts";
 import { makePhotos } from "./make-photos.ts";
-import { temporaryFolder } from "./test-photos.ts";
 
 test("fails if the folder is not empty and changes nothing", async () => {
   const folder = temporaryFolder();

@@ -1,10 +1,10 @@
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import sharp, { type Exif, type Sharp } from "sharp";
+import { DedupeError } from "../../examples/photo-dedupe/dedupe-error.ts";
+import { labelsFile, type PhotoLabel } from "../../examples/photo-dedupe/evaluate.ts";
 import { hash } from "../../model-tools/samples/noise.ts";
 import * as scenes from "../../model-tools/samples/scenes.ts";
-import { DedupeError } from "./dedupe-error.ts";
-import { labelsFile, type PhotoLabel } from "./evaluate.ts";
 
 /**
  * Generates labelled photos: painted scenes, typical edits of them, and similar views that are not duplicates. The output is

