@@ -7,7 +7,6 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { runMain } from "../../bench/load/run-main.ts";
 import { embedPaths } from "../../contract/embed-routes.ts";
 import { efficientnetLite0 } from "../../contract/models/efficientnet-lite0.ts";
 import { defaultModel } from "../../contract/models/index.ts";
@@ -18,6 +17,7 @@ import { DedupeError } from "../../examples/photo-dedupe/dedupe-error.ts";
 import { modelFile } from "../../model-tools/generate.ts";
 import { readSidecar } from "../../model-tools/model-info.ts";
 import { selectModel } from "../../model-tools/prepared-file.ts";
+import { runMain } from "../../target/load/run-main.ts";
 import { type EvaluatedIndex, printComparison } from "./demo-comparison.ts";
 import { makePhotos } from "./make-photos.ts";
 
