@@ -13,10 +13,7 @@ import { commandsRun } from "./commands.ts";
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../", import.meta.url));
-const record = "bench/reports/2026-11-22T02-22-27Z-bench-single-gpu.json";
-const [before, after] = ["13-39-41Z", "13-42-30Z"].map(
-  (time) => `bench/reports/2026-11-24T${time}-bench-single-gpu.json`,
-) as [string, string];
+const record = "bench/reports/2026-11-24T13-39-41Z-bench-single-gpu.json";
 const plan = "review/input/plans/queue-delay-changed.plan.json";
 
 /** Files that the pages assume, and the files that replace them here. */
@@ -25,8 +22,8 @@ const givenFiles: Readonly<Record<string, string>> = {
   "cdktf.out/plan.json": plan,
   "cdktf.out/fresh.json": plan,
   "record.json": record,
-  "before.json": before,
-  "after.json": after,
+  "before.json": record,
+  "after.json": record,
 };
 
 /** Folders with installed packages; the copy links to them. */

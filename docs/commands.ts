@@ -39,11 +39,6 @@ export const commandsRun: readonly RunCommand[] = [
     command: "npx clipstack review --plan cdktf.out/fresh.json --verify-plan review.json",
     prints: /matches the reviewed change/,
   },
-  { command: "npx clipstack capacity --parameters", prints: /190/ },
-  {
-    command: "npx clipstack capacity --cross-validate",
-    prints: /of 43 figures are inside their P10-P90 interval/,
-  },
   {
     command:
       "npx clipstack capacity --gpu a100-sxm4-80gb --gpus 8 --cores 96 --payload jpeg --bandwidth 10Gbps --concurrency 512",
@@ -66,7 +61,7 @@ export const commandsRun: readonly RunCommand[] = [
   },
   {
     command:
-      "npx clipstack capacity --record bench/reports/2026-11-22T02-22-27Z-bench-single-gpu.json --check",
+      "npx clipstack capacity --record bench/reports/2026-11-24T13-39-41Z-bench-single-gpu.json --check",
     prints: /predicted load points/,
   },
   { command: "npx clipstack report record.json --format md", prints: /^## Bench: / },
@@ -103,15 +98,8 @@ const benchTests = [
   "cli/commands/bench-options.test.ts",
 ];
 const reviewTests = ["cli/commands/review.test.ts", "tools/review-base.integ.test.ts"];
-const benchServerTests = [
-  "lab/server/bench-server.test.ts",
-  "lab/server/bench-server.integ.test.ts",
-  "lab/server/run.test.ts",
-];
-const benchGatewayTests = [
-  "lab/gateway/bench-gateway.test.ts",
-  "lab/gateway/bench-gateway.integ.test.ts",
-];
+const benchServerTests = ["lab/rounds/comparison.test.ts", "lab/server/server.integ.test.ts"];
+const benchGatewayTests = ["lab/rounds/comparison.test.ts", "lab/gateway/gateway.integ.test.ts"];
 const sweepTests = ["cli/commands/sweep.test.ts", "cli/commands/bench-options.test.ts"];
 const launchTests = ["cli/launch/launch-spec.test.ts", "cli/commands/launch-spec.integ.test.ts"];
 const dedupeTests = ["examples/photo-dedupe/main.test.ts", "examples/photo-dedupe/embed.test.ts"];
@@ -188,6 +176,11 @@ export const commandsTested: readonly TestedCommand[] = [
   },
   { command: "npm run lab -- server", tests: benchServerTests, words: [] },
   { command: "npm run lab -- gateway", tests: benchGatewayTests, words: [] },
+  {
+    command: "npm run lab -- calibrate",
+    tests: ["lab/capacity/check.test.ts"],
+    words: ["calibrate", "parameters", "cross-validate"],
+  },
   { command: "npx clipstack verify", tests: ["cli/commands/verify.test.ts"] },
   { command: "npx clipstack bench", tests: benchTests },
   { command: "npx clipstack sweep", tests: sweepTests },

@@ -1,4 +1,6 @@
+import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { capacityTable } from "../../bench/capacity/capacity-table.ts";
 import { costPerThousand } from "../../bench/capacity/scenario.ts";
@@ -187,4 +189,14 @@ test("the measured figures are the medians of at least three rounds", () => {
 
 test("clipstack capacity uses the calibrated table", () => {
   expect(capacityTable).toEqual(calibratedTable(facts));
+});
+
+test.each([
+  [["calibrate", "parameters"], /bandwidth +190 +Mbit/],
+  [["calibrate", "cross-validate"], /of 43 figures are inside their P10-P90 interval/],
+  [["calibrate"], /Of \d+ predicted figures, \d+ are within 10 %/],
+])("npm run lab -- %s", (args, prints) => {
+  const main = fileURLToPath(new URL("../main.ts", import.meta.url));
+  const command = ["--import", import.meta.resolve("tsx"), main, ...args];
+  expect(execFileSync(process.execPath, command, { encoding: "utf8" })).toMatch(prints);
 });

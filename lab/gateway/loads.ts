@@ -1,34 +1,28 @@
 import type { ServerEnv } from "../../contract/server/server-env.ts";
 import type { ModelKind } from "../../contract/triton-models.ts";
-import type { ImageKind } from "../server/loads.ts";
+import type { ImageKind, Load } from "../rounds/comparison.ts";
+import {
+  atLeast,
+  atMost,
+  type Group,
+  type Measure,
+  ofSubjects,
+  type Round,
+  ratio,
+} from "../rounds/figures.ts";
+import type { ServiceRun } from "../rounds/service.ts";
 
-/** Loads of the gateway benchmark, their subjects and their targets. */
-
-/**
- * - `gateway-*`: the embed server with `BACKEND=triton` on one core, by payload format; `-fast` with `PREPROCESSING=fast`.
- * - `gateway-uint8-2-cores`: as `gateway-uint8`, on two cores.
- * - `baseline`: FastAPI, Pillow and tritonclient (gRPC, UINT8) on one core.
- * - `ceiling`: libjpeg-turbo decodes and OpenCV resizes, without HTTP and Triton.
- */
-export const gatewaySubjects = [
-  "gateway-uint8",
-  "gateway-uint8-fast",
-  "gateway-uint8-2-cores",
-  "gateway-fp32",
-  "gateway-jpeg",
-  "baseline",
-  "ceiling",
-] as const;
-export type GatewaySubject = (typeof gatewaySubjects)[number];
-
-/** Settings of the gateway as a subject; `undefined` for the baseline and the ceiling. */
-export interface GatewayVariant {
-  readonly triton: Extract<ModelKind, "u8" | "fp32" | "jpeg">;
-  readonly preprocessing: ServerEnv["PREPROCESSING"];
-  readonly cores: 1 | 2;
-}
-
-export const gatewayVariants: Readonly<Partial<Record<GatewaySubject, GatewayVariant>>> = {
+/** Settings of the embed server with `BACKEND=triton`, by subject. */
+export const gateways: Readonly<
+  Record<
+    string,
+    {
+      readonly triton: Extract<ModelKind, "u8" | "fp32" | "jpeg">;
+      readonly preprocessing: ServerEnv["PREPROCESSING"];
+      readonly cores: 1 | 2;
+    }
+  >
+> = {
   "gateway-uint8": { triton: "u8", preprocessing: "exact", cores: 1 },
   "gateway-uint8-fast": { triton: "u8", preprocessing: "fast", cores: 1 },
   "gateway-uint8-2-cores": { triton: "u8", preprocessing: "exact", cores: 2 },
@@ -36,32 +30,16 @@ export const gatewayVariants: Readonly<Partial<Record<GatewaySubject, GatewayVar
   "gateway-jpeg": { triton: "jpeg", preprocessing: "exact", cores: 1 },
 };
 
-/** Figures derived from the runs of one load and round. */
-export const gatewayMeasures = {
-  againstBaseline: "baseline ÷ gateway, exact",
-  fastAgainstBaseline: "baseline ÷ gateway, fast",
-  ofCeiling: "ceiling ÷ gateway, exact",
-  jpegMs: "JPEG forwarded, ms per image",
-  scaling: "one core ÷ two cores",
-  p99OfP50: "p99 ÷ p50",
-  p95OfP50: "p95 ÷ p50",
-} as const;
-export type GatewayMeasure = keyof typeof gatewayMeasures;
+/**
+ * - `baseline`: FastAPI, Pillow and tritonclient (gRPC, UINT8) on one core.
+ * - `ceiling`: libjpeg-turbo decodes and OpenCV resizes, without HTTP and Triton.
+ */
+const subjects = [...Object.keys(gateways), "baseline", "ceiling"];
 
-interface GatewayTarget {
-  readonly bound: "at least" | "at most";
-  readonly value: number;
-}
-
-export interface GatewayLoad {
-  readonly id: string;
-  readonly title: string;
+export interface GatewayLoad extends Load {
   readonly images: ImageKind;
-  /** Order of the first round; every second round is reversed. */
-  readonly subjects: readonly GatewaySubject[];
   /** Number of connections, each with one request at a time. */
   readonly concurrency: number;
-  readonly targets: Readonly<Partial<Record<GatewayMeasure, GatewayTarget>>>;
 }
 
 export const gatewayLoads: readonly GatewayLoad[] = [
@@ -70,28 +48,15 @@ export const gatewayLoads: readonly GatewayLoad[] = [
     title: "10 KB thumbnails, 16 clients",
     images: "thumbnail",
     // `fast` decodes thumbnails as `exact` does
-    subjects: gatewaySubjects.filter((subject) => subject !== "gateway-uint8-fast"),
+    subjects: subjects.filter((subject) => subject !== "gateway-uint8-fast"),
     concurrency: 16,
-    targets: {
-      againstBaseline: { bound: "at least", value: 3 },
-      jpegMs: { bound: "at most", value: 0.5 },
-      scaling: { bound: "at least", value: 0.9 },
-      p99OfP50: { bound: "at most", value: 2 },
-      p95OfP50: { bound: "at most", value: 1.3 },
-    },
   },
   {
     id: "photos",
     title: "240-360 KB photos, 16 clients",
     images: "photo",
-    subjects: gatewaySubjects,
+    subjects,
     concurrency: 16,
-    targets: {
-      againstBaseline: { bound: "at least", value: 3 },
-      ofCeiling: { bound: "at least", value: 0.75 },
-      scaling: { bound: "at least", value: 0.9 },
-      p99OfP50: { bound: "at most", value: 2 },
-    },
   },
   {
     id: "12mp",
@@ -99,9 +64,78 @@ export const gatewayLoads: readonly GatewayLoad[] = [
     images: "camera",
     subjects: ["gateway-uint8", "gateway-uint8-fast", "gateway-jpeg", "baseline", "ceiling"],
     concurrency: 4,
-    targets: {
-      againstBaseline: { bound: "at least", value: 4 },
-      fastAgainstBaseline: { bound: "at least", value: 6 },
-    },
   },
 ];
+
+type GatewayMeasure = Measure<ServiceRun>;
+
+const cpuMs = (run: ServiceRun) => run.cpuMsPerImage;
+
+const tail = (percentile: "p95Ms" | "p99Ms") => (round: Round<ServiceRun>) => {
+  const latency = round["gateway-uint8"]?.latency;
+  return latency && latency[percentile] / latency.p50Ms;
+};
+
+const againstBaseline = {
+  name: "baseline ÷ gateway, exact",
+  of: ratio("baseline", "gateway-uint8", cpuMs),
+};
+const fastAgainstBaseline = {
+  name: "baseline ÷ gateway, fast",
+  of: ratio("baseline", "gateway-uint8-fast", cpuMs),
+};
+const ofCeiling = {
+  name: "ceiling ÷ gateway, exact",
+  of: ratio("ceiling", "gateway-uint8", cpuMs),
+};
+const jpegMs: GatewayMeasure = {
+  name: "JPEG forwarded, per image",
+  unit: "ms",
+  of: (round) => round["gateway-jpeg"]?.cpuMsPerImage,
+};
+const scaling = {
+  name: "one core ÷ two cores",
+  of: ratio("gateway-uint8", "gateway-uint8-2-cores", cpuMs),
+  target: atLeast(0.9),
+};
+const p99OfP50 = { name: "p99 ÷ p50", of: tail("p99Ms"), target: atMost(2) };
+const p95OfP50 = { name: "p95 ÷ p50", of: tail("p95Ms"), target: atMost(1.3) };
+
+/** Ratios of processor time per image between runs of the same round, by load. */
+const ratios: Readonly<Record<string, readonly GatewayMeasure[]>> = {
+  thumbnails: [
+    { ...againstBaseline, target: atLeast(3) },
+    ofCeiling,
+    { ...jpegMs, target: atMost(0.5) },
+    scaling,
+    p99OfP50,
+    p95OfP50,
+  ],
+  photos: [
+    { ...againstBaseline, target: atLeast(3) },
+    fastAgainstBaseline,
+    { ...ofCeiling, target: atLeast(0.75) },
+    jpegMs,
+    scaling,
+    p99OfP50,
+  ],
+  "12mp": [
+    { ...againstBaseline, target: atLeast(4) },
+    { ...fastAgainstBaseline, target: atLeast(6) },
+    ofCeiling,
+    jpegMs,
+  ],
+};
+
+/** Figures of loads: the ratios, then processor time and rates of each subject. */
+export function gatewayFigures(loads: readonly GatewayLoad[]): readonly Group<ServiceRun>[] {
+  return loads.map((load) => ({
+    title: load.title,
+    loads: load.id,
+    measures: [
+      ...(ratios[load.id] ?? []),
+      ...ofSubjects(load.subjects, "processor time per image", cpuMs, "ms"),
+      ...ofSubjects(load.subjects, "images/s", (run: ServiceRun) => run.imagesPerSecond),
+    ],
+  }));
+}

@@ -1,4 +1,5 @@
-import { runExperiment } from "../server/run-experiment.ts";
-import { registerBenchGateway } from "./bench-gateway.ts";
+import { registerComparison } from "../rounds/comparison.ts";
+import { runExperiment } from "../rounds/run-experiment.ts";
+import { gatewayComparison } from "./gateway.ts";
 
-await runExperiment("gateway", registerBenchGateway);
+await runExperiment("gateway", (command) => registerComparison(command, gatewayComparison));

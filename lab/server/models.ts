@@ -11,8 +11,28 @@ import { architectureOf } from "../../model-tools/architectures.ts";
 import { ensureGeneratedModel, ensureTinyModel, modelFile } from "../../model-tools/generate.ts";
 import { modelInfo } from "../../model-tools/model-info.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";
-import { type BenchTower, type Load, towerName } from "./loads.ts";
-import type { BenchModel, OptimisedModel } from "./measure.ts";
+import { type BenchTower, type ServerLoad, towerName } from "./loads.ts";
+
+export interface BenchModel {
+  /** Settings of the server that serves it. */
+  readonly settings: Readonly<Partial<Record<ServerEnvName, string>>>;
+  /** Original model file, for the server and the baseline. */
+  readonly standard: string;
+  /** File that the ceiling runs, as the server does. */
+  readonly ceiling: string;
+  /** Optimised models derived from it, fp32 first. */
+  readonly optimised: readonly OptimisedModel[];
+}
+
+/** Optimised model, and the agreement of its embeddings with those of the original. */
+interface OptimisedModel {
+  readonly modelPath: string;
+  readonly precision: "fp32" | "int8";
+  /** Applied optimisations. */
+  readonly parts: readonly string[];
+  readonly images: number;
+  readonly minCosine: number;
+}
 
 /**
  * Tower of a value of `--model`: `<model>[:image|:text]`. Without a modality, all towers of the model.
@@ -29,7 +49,7 @@ export function benchTowers(value: string): readonly BenchTower[] {
 
 /** Files and server settings of the models of loads, by `Load.model`. Missing files are generated with random weights. */
 export async function benchModels(
-  chosen: readonly Load[],
+  chosen: readonly ServerLoad[],
   towers: readonly BenchTower[],
   onProgress: (line: string) => void,
 ): Promise<Readonly<Record<string, BenchModel>>> {

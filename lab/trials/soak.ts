@@ -7,7 +7,7 @@ import { startLoad } from "../../target/load/start-load.ts";
 import type { SampleImage } from "../../target/reference/reference.ts";
 import { type EmbedEncoding, requestOf } from "../../target/requests/embed-requests.ts";
 import type { PreparedRequests } from "../../target/requests/prepared-requests.ts";
-import { healthLoad, healthRequests } from "../server/measure.ts";
+import { healthLoad, healthRequests } from "../server/server.ts";
 import { startEmbed } from "./server-process.ts";
 import { trialImages } from "./trial-images.ts";
 
