@@ -41,29 +41,38 @@ export function createMetrics(): EmbedMetrics {
   return {
     ...requestMetrics(registry),
     ...towerMetrics(registry),
-    ...pendingItems(registry),
+    ...pendingMetrics(registry),
     ...tritonMetrics(registry),
-    ...pendingBytes(registry),
     contentType: registry.contentType,
     text: () => registry.metrics(),
   };
 }
 
-function requestMetrics(registry: Registry): Pick<EmbedMetrics, "request"> {
+/** Functions that create metrics in a registry. */
+function metricsOf(registry: Registry) {
   const registers = [registry];
-  const requests = new Counter({
-    name: embedMetrics.requests,
-    help: "Requests by route, status and model; 499 if the client disconnected.",
-    labelNames: ["route", "status", "model"],
-    registers,
-  });
-  const requestSeconds = new Histogram({
-    name: embedMetrics.requestSeconds,
-    help: "Duration of requests, by route and model.",
-    labelNames: ["route", "model"],
-    buckets: seconds,
-    registers,
-  });
+  return {
+    counter: (name: string, help: string, labelNames: string[]) =>
+      new Counter({ name, help, labelNames, registers }),
+    gauge: (name: string, help: string, labelNames: string[] = []) =>
+      new Gauge({ name, help, labelNames, registers }),
+    histogram: (name: string, help: string, labelNames: string[], buckets = seconds) =>
+      new Histogram({ name, help, labelNames, buckets, registers }),
+  };
+}
+
+function requestMetrics(registry: Registry): Pick<EmbedMetrics, "request"> {
+  const { counter, histogram } = metricsOf(registry);
+  const requests = counter(
+    embedMetrics.requests,
+    "Requests by route, status and model; 499 if the client disconnected.",
+    ["route", "status", "model"],
+  );
+  const requestSeconds = histogram(
+    embedMetrics.requestSeconds,
+    "Duration of requests, by route and model.",
+    ["route", "model"],
+  );
   return {
     request(route, status, duration, model) {
       requests.inc({ route, status, model });
@@ -74,22 +83,10 @@ function requestMetrics(registry: Registry): Pick<EmbedMetrics, "request"> {
 
 /** Metrics by model and modality. The observers of a tower are resolved once, because they are called for every image. */
 function towerMetrics(registry: Registry): Pick<EmbedMetrics, "tower"> {
-  const registers = [registry];
-  const histogram = (name: string, help: string, labelNames: string[], buckets = seconds) =>
-    new Histogram({ name, help, labelNames, buckets, registers });
+  const { counter, histogram } = metricsOf(registry);
   const byTower = ["model", "modality"];
-  const images = new Counter({
-    name: embedMetrics.images,
-    help: "Embedded images.",
-    labelNames: ["model"],
-    registers,
-  });
-  const texts = new Counter({
-    name: embedMetrics.texts,
-    help: "Embedded texts.",
-    labelNames: ["model"],
-    registers,
-  });
+  const images = counter(embedMetrics.images, "Embedded images.", ["model"]);
+  const texts = counter(embedMetrics.texts, "Embedded texts.", ["model"]);
   const decodeSeconds = histogram(
     embedMetrics.decodeSeconds,
     "Time to decode and resize one image.",
@@ -147,16 +144,9 @@ function towerMetrics(registry: Registry): Pick<EmbedMetrics, "tower"> {
   }
 }
 
-function pendingItems(registry: Registry): Pick<EmbedMetrics, "pending"> {
-  const gauge = new Gauge({
-    name: embedMetrics.pendingImages,
-    help: "Accepted images and texts without a response.",
-    registers: [registry],
-  });
-  return { pending: (count) => gauge.inc(count) };
-}
-
-function pendingBytes(registry: Registry): Pick<EmbedMetrics, "pendingBytesFrom"> {
+function pendingMetrics(registry: Registry): Pick<EmbedMetrics, "pending" | "pendingBytesFrom"> {
+  const { gauge } = metricsOf(registry);
+  const items = gauge(embedMetrics.pendingImages, "Accepted images and texts without a response.");
   let readBytes = () => 0;
   new Gauge({
     name: embedMetrics.pendingBytes,
@@ -167,6 +157,7 @@ function pendingBytes(registry: Registry): Pick<EmbedMetrics, "pendingBytesFrom"
     },
   });
   return {
+    pending: (count) => items.inc(count),
     pendingBytesFrom(read) {
       readBytes = read;
     },
@@ -174,27 +165,28 @@ function pendingBytes(registry: Registry): Pick<EmbedMetrics, "pendingBytesFrom"
 }
 
 function tritonMetrics(registry: Registry): Pick<EmbedMetrics, "triton"> {
-  const common = { labelNames: ["target", "model"], registers: [registry] };
-  const requests = new Counter({
-    name: embedMetrics.tritonRequests,
-    help: "Calls to Tritons including retries, by target and model.",
-    ...common,
-  });
-  const failures = new Counter({
-    name: embedMetrics.tritonFailures,
-    help: "Calls to Tritons without a response or with an error, by target and model.",
-    ...common,
-  });
-  const healthy = new Gauge({
-    name: embedMetrics.tritonHealthy,
-    help: "Addresses of a target in rotation, by model.",
-    ...common,
-  });
-  const ejections = new Counter({
-    name: embedMetrics.tritonEjections,
-    help: "Times that an address of a target was taken out of rotation because its calls failed, by model.",
-    ...common,
-  });
+  const { counter, gauge } = metricsOf(registry);
+  const labels = ["target", "model"];
+  const requests = counter(
+    embedMetrics.tritonRequests,
+    "Calls to Tritons including retries, by target and model.",
+    labels,
+  );
+  const failures = counter(
+    embedMetrics.tritonFailures,
+    "Calls to Tritons without a response or with an error, by target and model.",
+    labels,
+  );
+  const healthy = gauge(
+    embedMetrics.tritonHealthy,
+    "Addresses of a target in rotation, by model.",
+    labels,
+  );
+  const ejections = counter(
+    embedMetrics.tritonEjections,
+    "Times that an address of a target was taken out of rotation because its calls failed, by model.",
+    labels,
+  );
   return {
     triton: (model) => ({
       ended(target, ok) {

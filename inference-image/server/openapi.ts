@@ -207,21 +207,20 @@ const openAiErrorResponses = Object.fromEntries(
   ),
 );
 
+/** JSON body of a request. */
+const jsonRequest = (name: SchemaName, example: object) => ({
+  required: true,
+  content: { "application/json": { schema: ref(name), example } },
+});
+
+/** @param models - Names of the served models. */
 const openAiOperations = (models: readonly string[]): readonly Operation[] => [
   {
     route: "openAiEmbeddings",
     operationId: "createEmbedding",
     summary: "Embed texts and images, compatible with OpenAI's API",
     parameters: timeoutParameters,
-    requestBody: {
-      required: true,
-      content: {
-        "application/json": {
-          schema: ref("EmbeddingsRequest"),
-          example: { input: [{ image: onePixel }] },
-        },
-      },
-    },
+    requestBody: jsonRequest("EmbeddingsRequest", { input: [{ image: onePixel }] }),
     responses: {
       200: {
         ...response("One embedding per input, in the order of the request.", "EmbeddingsResponse"),
@@ -248,15 +247,7 @@ const openAiOperations = (models: readonly string[]): readonly Operation[] => [
     route: "openAiModel",
     operationId: "retrieveModel",
     summary: "A served model, compatible with OpenAI's API",
-    parameters: [
-      {
-        name: modelParameter,
-        in: "path",
-        required: true,
-        description: "Name of the model.",
-        schema: { type: "string", enum: models },
-      },
-    ],
+    parameters: [modelParameterObject("path", "Name of the model.", models)],
     responses: {
       200: response("The model.", "Model"),
       404: response("The server does not serve the model.", "OpenAiError"),
@@ -264,19 +255,28 @@ const openAiOperations = (models: readonly string[]): readonly Operation[] => [
   },
 ];
 
+function modelParameterObject(
+  at: "path" | "query",
+  description: string | undefined,
+  models: readonly string[],
+) {
+  return {
+    name: modelParameter,
+    in: at,
+    ...(at === "path" && { required: true }),
+    description,
+    schema: { type: "string", enum: models },
+  };
+}
+
 /** @param models - Names of the served models. */
-const operationsOf = (models: readonly string[]): readonly Operation[] => [
+const embedOperations = (models: readonly string[]): readonly Operation[] => [
   {
     route: "embed",
     operationId: "embed",
     summary: "Embed image files",
     parameters: [
-      {
-        name: modelParameter,
-        in: "query",
-        description: modelName.description,
-        schema: { type: "string", enum: models },
-      },
+      modelParameterObject("query", modelName.description, models),
       ...timeoutParameters,
     ],
     requestBody: {
@@ -286,12 +286,7 @@ const operationsOf = (models: readonly string[]): readonly Operation[] => [
           schema: {
             type: "object",
             properties: {
-              images: {
-                type: "array",
-                items: binary,
-                minItems: 1,
-                maxItems: maxImagesPerRequest,
-              },
+              images: { type: "array", items: binary, minItems: 1, maxItems: maxImagesPerRequest },
               [modelParameter]: { type: "string", enum: models },
             },
             required: ["images"],
@@ -307,15 +302,7 @@ const operationsOf = (models: readonly string[]): readonly Operation[] => [
     operationId: "embedBase64",
     summary: "Embed base64-encoded image files",
     parameters: timeoutParameters,
-    requestBody: {
-      required: true,
-      content: {
-        "application/json": {
-          schema: ref("EmbedBase64Request"),
-          example: { images: [onePixel] },
-        },
-      },
-    },
+    requestBody: jsonRequest("EmbedBase64Request", { images: [onePixel] }),
     responses: embedResponses,
   },
   {
@@ -323,30 +310,22 @@ const operationsOf = (models: readonly string[]): readonly Operation[] => [
     operationId: "embedText",
     summary: "Embed texts",
     parameters: timeoutParameters,
-    requestBody: {
-      required: true,
-      content: {
-        "application/json": {
-          schema: ref("EmbedTextRequest"),
-          example: { texts: ["a photo of a dog", "sunset at the beach"] },
-        },
-      },
-    },
+    requestBody: jsonRequest("EmbedTextRequest", {
+      texts: ["a photo of a dog", "sunset at the beach"],
+    }),
     responses: embedResponses,
   },
+];
+
+const operationsOf = (models: readonly string[]): readonly Operation[] => [
+  ...embedOperations(models),
   ...openAiOperations(models),
-  {
-    route: "healthz",
-    operationId: "live",
-    summary: "Liveness",
+  ...(["healthz", "health"] as const).map((route) => ({
+    route,
+    operationId: { healthz: "live", health: "health" }[route],
+    summary: { healthz: "Liveness", health: "Liveness, as /healthz" }[route],
     responses: { 200: response("Alive.", "Health") },
-  },
-  {
-    route: "health",
-    operationId: "health",
-    summary: "Liveness, as /healthz",
-    responses: { 200: response("Alive.", "Health") },
-  },
+  })),
   {
     route: "readyz",
     operationId: "ready",
