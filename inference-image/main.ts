@@ -3,7 +3,7 @@ import { startSpareThread } from "../inference/session/onnx-thread.ts";
 /**
  * Process of the server image. Without arguments it is the embed server, configured by environment variables;
  * `tritonserver …` is the Triton emulator, with Triton's options. Four jobs run once and exit: `check-weights …` verifies a
- * folder of weights, `fetch-weights …` downloads them first, `apply-config …` applies a model configuration to a Triton, and
+ * folder of weights, `fetch-weights …` downloads them first, `apply-config …` applies a model configuration to a Triton server, and
  * `deploy-version …` adds a version of a model.
  */
 const [role, ...args] = process.argv.slice(2);

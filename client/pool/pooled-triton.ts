@@ -3,22 +3,22 @@ import { type CallOptions, TritonError } from "../triton/transport.ts";
 import { CallError } from "../triton/unary-channel.ts";
 import { OutlierRecord } from "./outlier.ts";
 
-/** Idempotent call that any Triton of a pool can execute; it is repeated on another one if this one fails. */
+/** Idempotent call that any server of a pool can execute; it is repeated on another one if this one fails. */
 export type TritonCall<T> = (triton: GrpcTransport, options: CallOptions) => Promise<T>;
 
 /**
- * Health check of one Triton; rejects, with the reason, if it must not be used.
+ * Health check of one server; rejects, with the reason, if it must not be used.
  *
  * @param triton - Client of this Triton only; the same object in every check.
  */
 export type TritonHealthCheck = TritonCall<void>;
 
 const checkIntervalMs = 500;
-/** A Triton whose health check takes longer is taken out of rotation: at most 1.5 s after it died. */
+/** A server whose health check takes longer is taken out of rotation: at most 1.5 s after it died. */
 const unresponsiveAfterMs = 1_000;
 const checkTimeoutMs = 5_000;
 
-/** One Triton of a pool: the client of its address, its outstanding calls and its health-check loop. */
+/** One Triton server of a pool: the client of its address, its outstanding calls and its health-check loop. */
 export class PooledTriton {
   readonly target: string;
   readonly address: string;
@@ -85,13 +85,13 @@ export class PooledTriton {
     return { result: run(), abandon };
   }
 
-  /** Prefers other Tritons until the next health check, which is due at once. */
+  /** Prefers other servers until the next health check, which is due at once. */
   suspect(): void {
     this.suspected = true;
     this.#checkNow();
   }
 
-  /** Ends the calls of a Triton that does not respond, so that they are repeated on another one. */
+  /** Ends the calls of a server that does not respond, so that they are repeated on another one. */
   moveCalls(): void {
     if (this.#silent) this.abandonCalls();
   }

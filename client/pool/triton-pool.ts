@@ -7,9 +7,9 @@ import { type Attempt, type CallUpstreams, PoolCall, type PoolCallOptions } from
 import { PooledTriton, type TritonCall, type TritonHealthCheck } from "./pooled-triton.ts";
 
 export interface TritonPoolOptions extends GrpcSecurity {
-  /** `host:port`; a name that resolves to several addresses stands for several Tritons. */
+  /** `host:port`; a name that resolves to several addresses stands for several Triton servers. */
   readonly targets: readonly string[];
-  /** Health check, repeated for every Triton. */
+  /** Health check, repeated for every server. */
   readonly check: TritonHealthCheck;
   readonly observer?: TritonPoolObserver;
 }
@@ -81,7 +81,7 @@ export class TritonPool implements CallUpstreams {
     return this.#lostAt === undefined ? 0 : performance.now() - this.#lostAt;
   }
 
-  /** Reason of each Triton that is not healthy, in one line; empty if all are. */
+  /** Reason of each server that is not healthy, in one line; empty if all are. */
   get unhealthyReasons(): string {
     const reasons = this.#options.targets.flatMap((target) => {
       const unusable = this.#tritons.filter((triton) => triton.target === target && !triton.usable);

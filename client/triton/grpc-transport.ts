@@ -31,7 +31,7 @@ import {
   methodOf,
 } from "./wire-grpc.ts";
 
-/** Encryption and authentication of the calls to a Triton. */
+/** Encryption and authentication of the calls to a Triton server. */
 export interface GrpcSecurity {
   /** @default - no encryption */
   readonly tls?: GrpcTls | undefined;

@@ -40,7 +40,7 @@ const unknownName = ["ENOTFOUND", "EAI_AGAIN"];
 const notListening = ["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH"];
 const retryMs = 500;
 
-/** Client of the model control API for one model of one Triton. */
+/** Client of the model control API for one model of one Triton server. */
 export class ModelControl {
   readonly #server: string;
   readonly #model: string;

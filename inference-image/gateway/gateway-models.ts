@@ -13,7 +13,7 @@ import { createDaliEmbedder, TritonImageEmbedder, TritonTextEmbedder } from "./t
 import type { TritonEmbedderOptions } from "./triton-tower.ts";
 
 /**
- * Creates the models of a gateway. Each Triton model has its own pool of Tritons, so that a Triton without one model still serves the
+ * Creates the models of a gateway. Each Triton model has its own pool of Triton servers, so that one without a model still serves the
  * others.
  */
 export async function createGateway(

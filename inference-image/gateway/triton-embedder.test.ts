@@ -229,7 +229,7 @@ test("excludes a Triton with another model input than the others", async () => {
     health: (_target: string, _count: number, reason: string) => void reasons.push(reason),
   };
   const embedder = await embedderOf([pixels, floats], { observer });
-  await until(() => reasons.some((reason) => reason.includes("on the other Tritons")));
+  await until(() => reasons.some((reason) => reason.includes("on the other Triton servers")));
   expect(await axes(embedder, 1, 2)).toEqual([1, 2]);
 });
 

@@ -40,10 +40,10 @@ export interface EncodedItems {
 }
 
 export interface TritonEmbedderOptions {
-  /** `host:port` of each Triton's gRPC; all serve the same model. */
+  /** `host:port` of the gRPC API of each Triton server; all serve the same model. */
   readonly targets: readonly string[];
   readonly spec: ModelSpec;
-  /** Name of the tower in the Tritons' repositories. */
+  /** Name of the tower in the repositories of the Triton servers. */
   readonly model: string;
   /** @default - neither encryption nor authentication */
   readonly security?: GrpcSecurity | undefined;
@@ -87,7 +87,7 @@ interface Waiting<Item> {
 }
 
 /**
- * One tower of a model behind Tritons. Calls are balanced over the healthy Tritons, and a call whose Triton dies or hangs is retried
+ * One tower of a model behind Triton servers. Calls are balanced over the healthy servers, and a call whose server dies or hangs is retried
  * on another: no accepted request is lost while one is healthy. Without a healthy Triton, `settle` rejects its items.
  */
 export class TritonTower<Item> {
@@ -96,11 +96,11 @@ export class TritonTower<Item> {
   readonly #pool: TritonPool;
   readonly #queue = new WaitQueue<Waiting<Item>>();
   readonly #calls = new Set<Promise<void>>();
-  /** Tritons whose model was inspected after their last failed health check. */
+  /** Servers whose model was inspected after their last failed health check. */
   readonly #checked = new WeakSet<GrpcTransport>();
-  /** Name in requests to each Triton that can be used: {@link nextModelName} while a deployment replaces the model. */
+  /** Name in requests to each server that can be used: {@link nextModelName} while a deployment replaces the model. */
   readonly #names = new WeakMap<GrpcTransport, string>();
-  /** Fingerprint of the model of each Triton that can be used. */
+  /** Fingerprint of the model of each server that can be used. */
   readonly #fingerprints = new Map<GrpcTransport, string | undefined>();
   #fingerprint: string | undefined;
   #payload: TowerPayload<Item> | undefined;
@@ -224,7 +224,7 @@ export class TritonTower<Item> {
     });
   }
 
-  /** Sends queued images as long as the Tritons accept more calls. */
+  /** Sends queued images as long as the servers accept more calls. */
   #dispatch(): void {
     const limit = this.#callsPerTriton * Math.max(1, this.#pool.healthy);
     while (this.#queue.length > 0 && this.#calls.size < limit && this.#payload !== undefined) {
@@ -299,7 +299,7 @@ export class TritonTower<Item> {
     return new TritonError("timeout", `${model}: no response from ${targets} in ${timeoutMs} ms`);
   }
 
-  /** Checks that a Triton serves the model with the same input as the others. @throws {TritonError} one line */
+  /** Checks that a server has the model with the same input as the others. @throws {TritonError} one line */
   async #check(triton: GrpcTransport, options: CallOptions): Promise<void> {
     const { model, payloadOf } = this.#options;
     const checked = this.#checked.delete(triton);
@@ -315,7 +315,7 @@ export class TritonTower<Item> {
     }
     const payload = payloadOf(metadata, (problem) => new TritonError("rejected", problem));
     const previous = this.#payload;
-    // without calls in flight, the model of all Tritons may change
+    // without calls in flight, the model of all servers may change
     const mayChange =
       this.#pool.healthy === 0 && this.#calls.size === 0 && payload.single === previous?.single;
     if (
@@ -326,7 +326,7 @@ export class TritonTower<Item> {
       const [input, others] = [payload, previous].map(({ tensorSpec }) => inputText(tensorSpec));
       throw new TritonError(
         "rejected",
-        `${model} has the input ${input}, but ${others} on the other Tritons`,
+        `${model} has the input ${input}, but ${others} on the other Triton servers`,
       );
     }
     this.#payload = payload;

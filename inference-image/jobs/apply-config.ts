@@ -29,7 +29,7 @@ export interface ApplyConfigOptions {
         readonly versions?: string | undefined;
       }
     | undefined;
-  /** `http://host:port` of the Triton that serves the model. @default - no reload */
+  /** `http://host:port` of the Triton server with the model. @default - no reload */
   readonly server?: string;
   /**
    * Identifies the other inputs of the server (image, weights, GPUs). A server of another generation is about to be replaced and is

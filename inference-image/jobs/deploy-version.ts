@@ -33,7 +33,7 @@ export function readDeployVersionArguments(
 }
 
 /**
- * Adds a version of a model and loads it in running Tritons.
+ * Adds a version of a model and loads it in running Triton servers.
  *
  * @returns The deployed version as JSON.
  * @throws {Error} one line; the previous version keeps serving

@@ -10,7 +10,7 @@ export interface EmbedMetrics {
   request(route: string, status: number, seconds: number, model: string): void;
   /** Metrics of one tower of a model. */
   tower(model: string, modality: Modality): TowerMetrics;
-  /** @param model - Name of the model in the Tritons' repositories. */
+  /** @param model - Name of the model in the repositories of the Triton servers. */
   triton(model: string): TritonPoolObserver;
   /** Number of accepted images and texts; negative once they have a response. */
   pending(items: number): void;
@@ -169,12 +169,12 @@ function tritonMetrics(registry: Registry): Pick<EmbedMetrics, "triton"> {
   const labels = ["target", "model"];
   const requests = counter(
     embedMetrics.tritonRequests,
-    "Calls to Tritons including retries, by target and model.",
+    "Calls to Triton servers including retries, by target and model.",
     labels,
   );
   const failures = counter(
     embedMetrics.tritonFailures,
-    "Calls to Tritons without a response or with an error, by target and model.",
+    "Calls to Triton servers without a response or with an error, by target and model.",
     labels,
   );
   const healthy = gauge(

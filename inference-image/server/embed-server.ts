@@ -119,7 +119,7 @@ function appOptions(settings: ServerEnv, tls: TlsFiles | undefined) {
   };
 }
 
-/** Creates the models of a gateway, whose metrics and log follow the health of its Tritons. */
+/** Creates the models of a gateway, whose metrics and log follow the health of its Triton servers. */
 async function createGatewayModels(
   settings: ServerEnv,
   security: Awaited<ReturnType<typeof readTritonSecurity>> | undefined,

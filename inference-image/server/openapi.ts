@@ -196,8 +196,11 @@ const embedResponses = {
       "retry-after": { description: "Seconds.", schema: { type: "integer" } },
     },
   },
-  503: response("Starting, draining, or no healthy Triton behind the gateway.", "Error"),
-  504: response("No response within `timeout`, or none from a Triton behind the gateway.", "Error"),
+  503: response("Starting, draining, or no healthy Triton server behind the gateway.", "Error"),
+  504: response(
+    "No response within `timeout`, or none from a Triton server behind the gateway.",
+    "Error",
+  ),
 };
 
 /** Errors of `POST /v1/embeddings`: those of the other routes, in OpenAI's format. */
