@@ -82,16 +82,6 @@ describe("fails with 'protocol' for a response that violates the protocol", () =
       "[protocol] m: 2 outputs, but 1 raw_output_contents",
     ],
     [
-      "typed contents",
-      { id: "7", outputs: [{ ...output, contents: { fp32_contents: [0.5, -2] } }] },
-      "[protocol] m: 1 outputs, but 0 raw_output_contents",
-    ],
-    [
-      "a negative dimension",
-      { id: "7", outputs: [{ ...output, shape: [-1, 2] }], raw_output_contents: [Buffer.alloc(8)] },
-      "[protocol] m: invalid shape for 'embedding': shape [-1,2] contains one or more invalid dimensions",
-    ],
-    [
       "the response to another request",
       { id: "8", outputs: [output], raw_output_contents: [Buffer.alloc(8)] },
       "[protocol] m: expected the response to request '7', got '8'",

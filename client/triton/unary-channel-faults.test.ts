@@ -2,7 +2,6 @@ import { once } from "node:events";
 import {
   type ClientHttp2Session,
   connect,
-  createServer,
   type ServerHttp2Session,
   type ServerHttp2Stream,
   type ServerOptions,
@@ -13,11 +12,11 @@ import { afterAll, expect, test, vi } from "vitest";
 import { status } from "./grpc-status.ts";
 import type { ConnectionTls } from "./http2-connection.ts";
 import { startFreezingProxy } from "./test-freezing-proxy.ts";
+import { messageOf, path, respond, startHttp2Server } from "./test-http2-server.ts";
 import { UnaryChannel } from "./unary-channel.ts";
 
 /** Connections and streams that fail. A connection that is not checked fails no call before its deadline, which these calls do not have. */
 
-const path = "/inference.GRPCInferenceService/ModelInfer";
 /** Maximum time of a recovery in milliseconds. */
 const recoveryMs = 10_000;
 
@@ -27,8 +26,6 @@ afterAll(() => {
   for (const cleanUp of cleanUps.reverse()) cleanUp();
 });
 
-type Handler = (stream: ServerHttp2Stream, text: string, session: ServerHttp2Session) => void;
-
 async function listen(server: Server): Promise<number> {
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -36,38 +33,18 @@ async function listen(server: Server): Promise<number> {
 }
 
 /** HTTP/2 server that handles each received message. */
-async function serverOf(handle: Handler, settings: ServerOptions["settings"] = {}) {
-  const sessions: ServerHttp2Session[] = [];
-  const server = createServer({ settings });
-  server.on("session", (session) => {
-    session.on("error", () => {});
-    sessions.push(session);
-  });
-  server.on("stream", async (stream) => {
-    stream.on("error", () => {});
-    const chunks: Buffer[] = [];
-    stream.on("data", (chunk: Buffer) => chunks.push(chunk));
-    stream.on("end", () => {
-      const text = Buffer.concat(chunks).subarray(5).toString();
-      handle(stream, text, stream.session as ServerHttp2Session);
-    });
-  });
-  const port = await listen(server as unknown as Server);
-  cleanUps.push(() => {
-    for (const session of sessions) session.destroy();
-    server.close();
-  });
-  return { port, sessions };
-}
-
-function respond(stream: ServerHttp2Stream, text: string): void {
-  if (stream.destroyed) return;
-  const message = Buffer.alloc(5 + text.length);
-  message.writeUInt32BE(text.length, 1);
-  message.write(text, 5);
-  stream.respond({ ":status": 200 }, { waitForTrailers: true });
-  stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
-  stream.end(message);
+async function serverOf(
+  handle: (stream: ServerHttp2Stream, text: string, session: ServerHttp2Session) => void,
+  settings: ServerOptions["settings"] = {},
+) {
+  const server = await startHttp2Server(async (stream) => {
+    const message = await messageOf(stream).catch(() => undefined);
+    if (message !== undefined) {
+      handle(stream, message.toString(), stream.session as ServerHttp2Session);
+    }
+  }, settings);
+  cleanUps.push(server.stop);
+  return server;
 }
 
 function channelTo(port: number, tls?: ConnectionTls) {
