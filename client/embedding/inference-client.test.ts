@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
-import { createServer, type RequestListener, type Server } from "node:http";
-import { type AddressInfo, createServer as createTcpServer } from "node:net";
+import type { RequestListener } from "node:http";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { defaultModel } from "../../contract/models/index.ts";
 import { fullTestRepository, type TestRepository } from "../../emulator/test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
+import { closedPort, listenHttp } from "../../http/test-listener.ts";
 import { openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import type { RunningEmbedServer } from "../../inference-image/server/embed-server.ts";
 import { startLoaded } from "../../inference-image/server/test-embed-server.ts";
@@ -64,22 +64,9 @@ async function open(options: Partial<InferenceClientOptions> = {}): Promise<Infe
 
 /** Service that responds as the test specifies. */
 async function serviceUrl(listener: RequestListener): Promise<string> {
-  const server: Server = createServer(listener);
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  cleanups.push(async () => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
-
-/** Port that refuses connections. */
-async function closedPort(): Promise<number> {
-  const server = createTcpServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+  const { url, stop } = await listenHttp(listener);
+  cleanups.push(stop);
+  return url;
 }
 
 const errorOf = (work: Promise<unknown>): Promise<ClientError> =>

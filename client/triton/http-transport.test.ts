@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { createServer as createSocketServer, type Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import type { Tensor } from "../../contract/tensor.ts";
+import { listen, listenHttp } from "../../http/test-listener.ts";
 import { openHttpTransport } from "./http-transport.ts";
 import type { Transport } from "./transport.ts";
 import { TritonError } from "./transport.ts";
@@ -24,16 +25,12 @@ const image: Tensor = {
 async function clientOf(
   respond: (request: IncomingMessage, response: ServerResponse) => void,
 ): Promise<Transport> {
-  const server = createServer((request, response) => {
+  const { url, stop } = await listenHttp((request, response) => {
     request.resume();
     request.on("end", () => respond(request, response));
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  cleanUps.push(() => server.close());
-  const address = server.address();
-  const port = typeof address === "object" && address !== null ? address.port : 0;
-  const transport = openHttpTransport({ url: `http://127.0.0.1:${port}` });
+  cleanUps.push(stop);
+  const transport = openHttpTransport({ url });
   cleanUps.push(() => transport.close());
   return transport;
 }
@@ -161,10 +158,8 @@ test("limits the number of connections", async () => {
       open -= 1;
     });
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  cleanUps.push(() => server.close());
-  const { port } = server.address() as { port: number };
+  const { port, stop } = await listen(server);
+  cleanUps.push(stop);
   const transport = openHttpTransport({ url: `http://127.0.0.1:${port}`, connections: 2 });
   await Promise.all(Array.from({ length: 10 }, () => transport.live(options)));
   await transport.close();
@@ -174,14 +169,12 @@ test("limits the number of connections", async () => {
 test("closes its connections", async () => {
   // a bare socket: an HTTP server would close idle connections itself
   const server = createSocketServer();
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  cleanUps.push(() => server.close());
+  const { port, stop } = await listen(server);
+  cleanUps.push(stop);
   const closed = once(server, "connection").then(async ([socket]: Socket[]) => {
     socket?.on("data", () => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"));
     await once(socket!, "close");
   });
-  const { port } = server.address() as { port: number };
   const transport = openHttpTransport({ url: `http://127.0.0.1:${port}` });
   expect(await transport.live(options)).toBe(true);
   await transport.close();

@@ -1,9 +1,10 @@
-import { createServer, type Server } from "node:net";
+import { createServer, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { tritonType } from "../../contract/model-config.ts";
 import { elementCount, type Tensor } from "../../contract/tensor.ts";
 import type { TritonModel } from "../../contract/triton-models.ts";
+import { closedPort, listen, type TestListener } from "../../http/test-listener.ts";
 import { pngOf } from "./test-png.ts";
 import { type Transport, TritonError } from "./transport.ts";
 
@@ -266,7 +267,7 @@ export function describeTransport({
     });
 
     test("fails with 'unavailable' and reports the server as not live if the connection is refused", async () => {
-      const unreachable = other(openUnreachable(await freePort()));
+      const unreachable = other(openUnreachable(await closedPort()));
       const error = await rejection(unreachable.infer(model.name, [inputOf(1)], options));
       expect(error.code).toBe("unavailable");
       expect(error.message).toContain(model.name);
@@ -297,7 +298,7 @@ export function describeTransport({
           "cancelled",
         );
       } finally {
-        silent.close();
+        await silent.stop();
       }
     });
 
@@ -320,32 +321,18 @@ function picture(index: number): Uint8Array {
   return pngOf(16, 16, rgb);
 }
 
-/** Port of 127.0.0.1 without a listener. */
-async function freePort(): Promise<number> {
-  const server = await listening(createServer());
-  const { port } = server;
-  server.close();
-  return port;
-}
-
 /** Accepts connections and never responds. */
-function silentServer(): Promise<{ port: number; close(): void }> {
-  return listening(createServer((socket) => socket.on("error", () => {}).resume()));
-}
-
-function listening(server: Server): Promise<{ port: number; close(): void }> {
-  const sockets = new Set<{ destroy(): void }>();
-  server.on("connection", (socket) => sockets.add(socket));
-  return new Promise((resolve) => {
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      resolve({
-        port: typeof address === "object" && address !== null ? address.port : 0,
-        close: () => {
-          for (const socket of sockets) socket.destroy();
-          server.close();
-        },
-      });
-    });
+function silentServer(): Promise<TestListener> {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on("error", () => {}).resume();
   });
+  return listen(server).then((listener) => ({
+    ...listener,
+    stop() {
+      for (const socket of sockets) socket.destroy();
+      return listener.stop();
+    },
+  }));
 }

@@ -1,10 +1,9 @@
-import { once } from "node:events";
-import { type AddressInfo, createServer, type Server as TcpServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { status } from "@grpc/grpc-js";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
+import { closedPort } from "../../http/test-listener.ts";
 import { axes, embedderOf, FakeTriton, fp32Model, gate, image, until } from "./test-fake-triton.ts";
 import { TritonImageEmbedder } from "./triton-embedder.ts";
 
@@ -306,16 +305,6 @@ test("closes after the calls in flight are answered", async () => {
   expect(await Promise.all(calls)).toEqual([[7], [8]]);
   await ended;
 });
-
-/** Returns a port of 127.0.0.1 without a listener. */
-async function closedPort(): Promise<number> {
-  const server: TcpServer = createServer();
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
-}
 
 test("is still connected after an idle hour", async () => {
   const start = Date.now();

@@ -1,7 +1,6 @@
 import { spawn } from "node:child_process";
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
-import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { RequestListener } from "node:http";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -21,6 +20,7 @@ import type { ResolvedTritonFlags } from "../../contract/triton-flags.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { type TestRepository, testRepository } from "../../emulator/test-repository.ts";
 import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
+import { listenHttp } from "../../http/test-listener.ts";
 import { weightsIdentity } from "../../model-tools/fingerprint.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import {
@@ -65,13 +65,9 @@ async function start(flags: Partial<ResolvedTritonFlags> = {}): Promise<string> 
 
 /** Starts a server with scripted responses and returns its URL. */
 async function fake(listener: RequestListener): Promise<string> {
-  const server = createServer(listener);
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  cleanUps.push(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const { url, stop } = await listenHttp(listener);
+  cleanUps.push(stop);
+  return url;
 }
 
 const published = () => readFile(join(repository.path, model, "configs", "deployed.pbtxt"), "utf8");

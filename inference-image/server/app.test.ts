@@ -21,10 +21,9 @@ import { picture } from "../../inference/preprocess/test-images.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import { InferenceError } from "../../inference/threads/inference-error.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import type { ImageEmbedder } from "../models/embedder.ts";
 import { createMetrics, type EmbedMetrics } from "../models/metrics.ts";
 import { ServedModels } from "../models/served-models.ts";
-import { servedImages } from "../models/test-served-models.ts";
+import { HeldEmbedder, servedImages } from "../models/test-served-models.ts";
 import { createOnnxEmbedder } from "../onnx/onnx-embedder.ts";
 import { openServerModel } from "../onnx/server-model.ts";
 import { buildApp, type Limits } from "./app.ts";
@@ -553,47 +552,6 @@ describe("with the tiny model", () => {
     for (const [, name] of names) expect(document.components.schemas).toHaveProperty(name!);
   });
 });
-
-/** Embedder that computes on command of the test. */
-class HeldEmbedder implements ImageEmbedder {
-  waitingItems = 0;
-  closed = false;
-  isReady = true;
-  announced = 0;
-  readonly signals: (AbortSignal | undefined)[] = [];
-  #held: (() => void)[] = [];
-  #failure: Error | undefined;
-
-  async embed(images: readonly Uint8Array[], { signal }: { signal?: AbortSignal } = {}) {
-    this.signals.push(signal);
-    this.waitingItems += images.length;
-    await new Promise<void>((resolve) => this.#held.push(resolve));
-    this.waitingItems -= images.length;
-    if (this.#failure !== undefined) throw this.#failure;
-    return images.map(() => new Float32Array(embeddingWidth).fill(1));
-  }
-  announce() {
-    this.announced += 1;
-    return () => {
-      this.announced -= 1;
-    };
-  }
-  async ready() {
-    return this.isReady;
-  }
-  async close() {
-    this.closed = true;
-  }
-
-  /** Waits until this number of requests has arrived. */
-  async holds(count: number): Promise<void> {
-    await expect.poll(() => this.#held.length, { interval: 1 }).toBe(count);
-  }
-  release(failure?: Error): void {
-    this.#failure = failure;
-    for (const resolve of this.#held.splice(0)) resolve();
-  }
-}
 
 describe("with a blocked embedder", () => {
   let embedder: HeldEmbedder;

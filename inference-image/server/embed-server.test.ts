@@ -3,7 +3,6 @@ import { once } from "node:events";
 import { closeSync, existsSync, openSync } from "node:fs";
 import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { createServer as createHttpServer } from "node:http";
-import { type AddressInfo, createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect as connectTls } from "node:tls";
@@ -12,6 +11,7 @@ import { Agent, request } from "undici";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { embedMetrics, embedResponse } from "../../contract/embed-api.ts";
 import { testCertificate } from "../../http/test-certificate.ts";
+import { closedPort, listen } from "../../http/test-listener.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { tinyRepository } from "../../model-tools/test-model.ts";
 import type { RunningEmbedServer } from "./embed-server.ts";
@@ -37,20 +37,6 @@ afterAll(() => rm(tlsFolder, { recursive: true }));
 beforeAll(async () => {
   [modelRepository, jpeg] = await Promise.all([tinyRepository(), picture()]);
 });
-
-/** Port that is in use until the server is closed. */
-async function listener(): Promise<{ server: Server; port: number }> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  return { server, port: (server.address() as AddressInfo).port };
-}
-
-async function freePort(): Promise<number> {
-  const { server, port } = await listener();
-  server.close();
-  await once(server, "close");
-  return port;
-}
 
 function embed(port: number): Promise<Response> {
   return fetch(`http://127.0.0.1:${port}/embed`, {
@@ -98,11 +84,11 @@ describe("in this process", () => {
   });
 
   test("fails with the port number if the port is in use", async () => {
-    const { server: other, port } = await listener();
+    const { port, stop } = await listen();
     await expect(start({ PORT: String(port) })).rejects.toThrow(
       `port ${port} on 127.0.0.1 is in use: stop the program that uses it, or set PORT`,
     );
-    other.close();
+    await stop();
   });
 
   describe("with a certificate", () => {
@@ -244,7 +230,7 @@ describe("as a process", () => {
 
   /** Starts a server and waits until it is ready. */
   async function startReady(env: Readonly<Record<string, string>>, output?: "pipe" | number) {
-    const port = await freePort();
+    const port = await closedPort();
     const running = start({ PORT: String(port), ...env }, [], output);
     await expect.poll(() => isReady(port), { timeout: 20_000 }).toBe(true);
     return { ...running, port };
@@ -256,9 +242,9 @@ describe("as a process", () => {
   test("answers a request that takes longer than Fastify's own limit of 10 s, and exits with 0", async () => {
     const images = createHttpServer((_request, response) => {
       setTimeout(() => response.end(jpeg), 12_000);
-    }).listen(0, "127.0.0.1");
-    await once(images, "listening");
-    const origin = `http://127.0.0.1:${(images.address() as AddressInfo).port}`;
+    });
+    const { port: imagePort, stop } = await listen(images);
+    const origin = `http://127.0.0.1:${imagePort}`;
     const {
       child: server,
       ended,
@@ -276,7 +262,7 @@ describe("as a process", () => {
     server.kill("SIGTERM");
     expect((await answer).status).toBe(200);
     expect(await ended).toMatchObject({ code: 0, stderr: "" });
-    images.close();
+    await stop();
   });
 
   test("drains after SIGHUP if it has no certificate to reload", async () => {
@@ -306,7 +292,7 @@ describe("as a process", () => {
   });
 
   test("answers accepted requests after SIGTERM and exits with 0", async () => {
-    const port = await freePort();
+    const port = await closedPort();
     const { child: server, ended } = run({ PORT: String(port) });
     await expect.poll(() => isReady(port), { timeout: 20_000 }).toBe(true);
 
@@ -343,7 +329,7 @@ describe("as a process", () => {
 
   test("ONNX Runtime writes no telemetry files", async () => {
     const folder = await mkdtemp(join(tmpdir(), "clipstack-home-"));
-    const port = await freePort();
+    const port = await closedPort();
     const { child: server, ended } = run({
       PORT: String(port),
       HOME: folder,
@@ -361,60 +347,50 @@ describe("as a process", () => {
     expect(files.filter((file) => !ownFiles.test(file))).toEqual([]);
   });
 
-  test("exits with 2 on invalid settings, one line each", async () => {
-    const { code, stdout, stderr } = await run({ PORT: "x", LOG_LEVEL: "loud" }).ended;
-    expect(code).toBe(2);
-    expect(stdout).toBe("");
-    expect(stderr.split("\n")).toEqual([
-      "PORT must be a whole number, 1 to 65535, got 'x'",
-      "LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, got 'loud'",
-      "",
-    ]);
-  });
-
-  test("exits with 2 without a key on a public address", async () => {
-    const { code, stdout, stderr } = await run({ HOST: "0.0.0.0" }).ended;
-    expect(code).toBe(2);
-    expect(stdout).toBe("");
-    expect(stderr).toBe(
+  test.each<[number, string, () => Promise<Readonly<Record<string, string>>>, string | RegExp]>([
+    [
+      2,
+      "invalid settings, one line each",
+      async () => ({ PORT: "x", LOG_LEVEL: "loud" }),
+      "PORT must be a whole number, 1 to 65535, got 'x'\nLOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, got 'loud'\n",
+    ],
+    [
+      2,
+      "a public address without a key",
+      async () => ({ HOST: "0.0.0.0" }),
       "API_KEY is required unless HOST is a loopback address (or set ALLOW_ANONYMOUS=true if the network restricts access), got HOST '0.0.0.0'\n",
-    );
-  });
-
-  test("exits with 2 and one line if its key is missing", async () => {
-    const env = { ...tlsEnv(), TLS_KEY_FILE: tlsFile("none.pem") };
-    const { code, stderr } = await run(env).ended;
-    expect(code).toBe(2);
-    expect(stderr).toBe(
-      `TLS_KEY_FILE must be a readable file: '${tlsFile("none.pem")}' does not exist\n`,
-    );
+    ],
+    [
+      2,
+      "a certificate without its key",
+      async () => ({ ...tlsEnv(), TLS_KEY_FILE: "none.pem" }),
+      "TLS_KEY_FILE must be a readable file: 'none.pem' does not exist\n",
+    ],
+    [
+      1,
+      "a missing model",
+      async () => ({ PORT: String(await closedPort()), MODEL_REPOSITORY: "none" }),
+      "clipstack embed server: [model] none/openclip_vit_b32/1/model.onnx: no such file\n",
+    ],
+    [
+      1,
+      "CUDA that is unavailable",
+      async () => ({ PORT: String(await closedPort()), EXECUTION_PROVIDER: "cuda" }),
+      /^clipstack embed server: .* cannot be loaded with EXECUTION_PROVIDER cuda: .+\n$/,
+    ],
+  ])("exits with %i on %s", async (expected, _, env, message) => {
+    const { code, stderr } = await run(await env()).ended;
+    expect(code).toBe(expected);
+    expect(stderr).toEqual(typeof message === "string" ? message : expect.stringMatching(message));
   });
 
   test("exits with 1 and one line if the port is in use", async () => {
-    const { server, port } = await listener();
+    const { port, stop } = await listen();
     const { code, stderr } = await run({ PORT: String(port) }).ended;
-    server.close();
+    await stop();
     expect(code).toBe(1);
     expect(stderr).toBe(
       `clipstack embed server: port ${port} on 127.0.0.1 is in use: stop the program that uses it, or set PORT\n`,
-    );
-  });
-
-  test("exits with 1 and one line if the model is missing", async () => {
-    const env = { PORT: String(await freePort()), MODEL_REPOSITORY: "none" };
-    const { code, stderr } = await run(env).ended;
-    expect(code).toBe(1);
-    expect(stderr).toBe(
-      "clipstack embed server: [model] none/openclip_vit_b32/1/model.onnx: no such file\n",
-    );
-  });
-
-  test("exits with 1 and one line if CUDA is unavailable", async () => {
-    const env = { PORT: String(await freePort()), EXECUTION_PROVIDER: "cuda" };
-    const { code, stderr } = await run(env).ended;
-    expect(code).toBe(1);
-    expect(stderr).toMatch(
-      /^clipstack embed server: .* cannot be loaded with EXECUTION_PROVIDER cuda: .+\n$/,
     );
   });
 

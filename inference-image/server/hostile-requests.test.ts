@@ -8,9 +8,9 @@ import { embedRoutes } from "../../contract/embed-routes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import type { EmbedOptions, ImageEmbedder } from "../models/embedder.ts";
+import type { ImageEmbedder } from "../models/embedder.ts";
 import { createMetrics, type EmbedMetrics } from "../models/metrics.ts";
-import { servedImages } from "../models/test-served-models.ts";
+import { HeldEmbedder, servedImages } from "../models/test-served-models.ts";
 import { createOnnxEmbedder } from "../onnx/onnx-embedder.ts";
 import { openServerModel } from "../onnx/server-model.ts";
 import { type AppOptions, buildApp, type Limits } from "./app.ts";
@@ -72,30 +72,6 @@ function shared(): ImageEmbedder {
   };
 }
 
-/** Embedder that answers on command of the test. */
-class HeldEmbedder implements ImageEmbedder {
-  waitingItems = 0;
-  readonly signals: (AbortSignal | undefined)[] = [];
-  #release: () => void = () => {};
-  readonly #released = new Promise<void>((resolve) => {
-    this.#release = resolve;
-  });
-
-  async embed(images: readonly Uint8Array[], { signal }: EmbedOptions = {}) {
-    this.signals.push(signal);
-    this.waitingItems += images.length;
-    await this.#released;
-    this.waitingItems -= images.length;
-    return images.map(() => new Float32Array(defaultModel.embedding.width));
-  }
-  announce = () => () => {};
-  ready = async () => true;
-  close = async () => {};
-  release(): void {
-    this.#release();
-  }
-}
-
 /** Connection and the data received on it. */
 async function connection() {
   const socket = connect(port, "127.0.0.1");
@@ -139,6 +115,12 @@ function send(socket: Socket, body: Buffer, line?: string, fields = {}): void {
   socket.write(
     Buffer.concat([Buffer.from(head({ "content-length": body.length, ...fields }, line)), body]),
   );
+}
+
+/** Chunk of a body with `transfer-encoding: chunked`. */
+function chunk(piece: Buffer): Buffer {
+  const size = Buffer.from(`${piece.length.toString(16)}\r\n`);
+  return Buffer.concat([size, piece, Buffer.from("\r\n")]);
 }
 
 async function post(
@@ -194,12 +176,6 @@ describe("an image", () => {
       /^image 0 has 5000 × 5000 pixels, more than the limit of 200000$/,
     ],
     [
-      "is cut short",
-      async () => jpeg.subarray(0, jpeg.length / 2),
-      422,
-      /^image 0 cannot be decoded: ./,
-    ],
-    [
       "is only its first bytes",
       async () => jpeg.subarray(0, 4),
       422,
@@ -208,12 +184,6 @@ describe("an image", () => {
     [
       "is a GIF",
       () => flat(4, 4).gif().toBuffer(),
-      415,
-      /^image 0 is not a JPEG, PNG or WebP file$/,
-    ],
-    [
-      "is text",
-      async () => Buffer.from("<svg/>"),
       415,
       /^image 0 is not a JPEG, PNG or WebP file$/,
     ],
@@ -252,13 +222,7 @@ describe("on a connection", () => {
     socket.write(head({ "transfer-encoding": "chunked" }));
     for (let at = 0; at < file.length; at += 400) {
       const piece = file.subarray(at, at + 400);
-      socket.write(
-        Buffer.concat([
-          Buffer.from(`${piece.length.toString(16)}\r\n`),
-          piece,
-          Buffer.from("\r\n"),
-        ]),
-      );
+      socket.write(chunk(piece));
     }
     socket.write("0\r\n\r\n");
     expect(await answers()).toMatch(/^HTTP\/1\.1 200 /);
@@ -270,13 +234,7 @@ describe("on a connection", () => {
     socket.write(head({ "transfer-encoding": "chunked" }));
     const piece = Buffer.alloc(300_000);
     for (let count = 0; count < 4; count++) {
-      socket.write(
-        Buffer.concat([
-          Buffer.from(`${piece.length.toString(16)}\r\n`),
-          piece,
-          Buffer.from("\r\n"),
-        ]),
-      );
+      socket.write(chunk(piece));
     }
     expect(await answers()).toMatch(/^HTTP\/1\.1 413 .*the body is larger than 1000000 bytes/s);
   });
