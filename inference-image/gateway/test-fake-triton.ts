@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { Server, ServerCredentials, status } from "@grpc/grpc-js";
+import { type Metadata, Server, ServerCredentials, status } from "@grpc/grpc-js";
 import { onTestFinished } from "vitest";
 import { fromWire } from "../../client/triton/wire.ts";
 import {
@@ -48,6 +48,8 @@ export class FakeTriton {
   gate: Promise<void> = Promise.resolve();
   target = "";
   deadline: Date | number | undefined;
+  /** Metadata of the last check or inference. */
+  metadata: Metadata | undefined;
   readonly #server = new Server({ "grpc.max_receive_message_length": -1 });
 
   constructor(
@@ -55,7 +57,7 @@ export class FakeTriton {
     readonly maxBatchSize = 32,
   ) {}
 
-  async start(port = 0): Promise<this> {
+  async start(port = 0, credentials = ServerCredentials.createInsecure()): Promise<this> {
     const { signature } = this;
     const spec = ({ name, dataType, dims }: TritonModel["inputs"][number]) => ({
       name,
@@ -64,7 +66,10 @@ export class FakeTriton {
     });
     type Callback = (error: Failure | null, response?: object) => void;
     this.#server.addService(inferenceService, {
-      ModelReady: (_call: unknown, callback: Callback) => callback(null, { ready: this.ready }),
+      ModelReady: ({ metadata }: { metadata: Metadata }, callback: Callback) => {
+        this.metadata = metadata;
+        callback(null, { ready: this.ready });
+      },
       ModelMetadata: (_call: unknown, callback: Callback) =>
         callback(null, {
           name: fp32Model.name,
@@ -80,6 +85,7 @@ export class FakeTriton {
       ModelInfer: async (
         call: {
           request: ModelInferRequest;
+          metadata: Metadata;
           getDeadline(): Date | number;
           on(event: "cancelled", listener: () => void): void;
         },
@@ -87,6 +93,7 @@ export class FakeTriton {
       ) => {
         this.arrived += 1;
         this.deadline = call.getDeadline();
+        this.metadata = call.metadata;
         call.on("cancelled", () => {
           this.cancelled += 1;
         });
@@ -122,10 +129,8 @@ export class FakeTriton {
       },
     });
     const bound = await new Promise<number>((resolve, reject) => {
-      this.#server.bindAsync(
-        `127.0.0.1:${port}`,
-        ServerCredentials.createInsecure(),
-        (error, value) => (error === null ? resolve(value) : reject(error)),
+      this.#server.bindAsync(`127.0.0.1:${port}`, credentials, (error, value) =>
+        error === null ? resolve(value) : reject(error),
       );
     });
     this.target = `127.0.0.1:${bound}`;
