@@ -152,3 +152,17 @@ export function inspected(change: (raw: Raw) => void = () => {}): InspectedConta
   change(raw);
   return inspectedContainer.parse(raw);
 }
+
+/** Sets fields by their dotted path, as `HostConfig.CapAdd`; `undefined` removes a field. */
+export function setFields(value: object, fields: Readonly<Record<string, unknown>>): void {
+  for (const [path, field] of Object.entries(fields)) {
+    const names = path.split(".");
+    const last = names.pop()!;
+    const holder = names.reduce<Record<string, unknown>>(
+      (inner, name) => inner[name] as Record<string, unknown>,
+      value as Record<string, unknown>,
+    );
+    if (field === undefined) delete holder[last];
+    else holder[last] = field;
+  }
+}

@@ -1,11 +1,13 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
+import { parse } from "yaml";
 import { parseArtefact } from "../../artefact/artefact.ts";
 import { declaredContainer } from "../../artefact/declared-container.ts";
 import type { InspectedContainer, Inspection } from "../../artefact/docker-inspect.ts";
 import { dockerDocument, volumesDocument } from "../../artefact/test-artefact.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { openService } from "../../target/service/service-under-test.ts";
-import { declaredBody, imageId, inspected, moduleFolder } from "../test-containers.ts";
+import { declaredBody, imageId, inspected, moduleFolder, setFields } from "../test-containers.ts";
 import { checkContainer } from "./container.ts";
 import { type DeclaredBlock, declaredBlocks } from "./declared-blocks.ts";
 import { checkContainerState } from "./start.ts";
@@ -95,131 +97,15 @@ test("a container as declared passes, with the compared aspects", () => {
 
 type Change = NonNullable<Parameters<typeof inspected>[0]>;
 
-const changes: readonly (readonly [string, Change, string])[] = [
-  ["another user", (c) => (c.Config.User = ""), "user must be 1000:1000, got root"],
-  [
-    "an added capability",
-    (c) => (c.HostConfig.CapAdd = ["CAP_SYS_ADMIN"]),
-    "capabilities must be drop ALL; add none, got drop ALL; add SYS_ADMIN",
-  ],
-  [
-    "capabilities that were not dropped",
-    (c) => (c.HostConfig.CapDrop = null),
-    "capabilities must be drop ALL; add none, got drop none; add none",
-  ],
-  [
-    "a writable root",
-    (c) => (c.HostConfig.ReadonlyRootfs = false),
-    "root file system must be read-only, got writable",
-  ],
-  [
-    "no security options",
-    (c) => (c.HostConfig.SecurityOpt = null),
-    "security options must be no-new-privileges:true, got none",
-  ],
-  ["all privileges", (c) => (c.HostConfig.Privileged = true), "privileges must be none, got all"],
-  [
-    "another restart policy",
-    (c) => (c.HostConfig.RestartPolicy = { Name: "on-failure", MaximumRetryCount: 3 }),
-    "restart policy must be unless-stopped, got on-failure:3",
-  ],
-  [
-    "another GPU",
-    (c) => (c.HostConfig.DeviceRequests = [{ DeviceIDs: ["1"], Capabilities: [["gpu"]] }]),
-    "GPU request must be device 0, got device 1",
-  ],
-  [
-    "all GPUs",
-    (c) => (c.HostConfig.DeviceRequests = [{ Count: -1, Capabilities: [["gpu"]] }]),
-    "GPU request must be device 0, got all",
-  ],
-  ["no GPU", (c) => (c.HostConfig.DeviceRequests = null), "GPU request must be device 0, got none"],
-  [
-    "a device of the host",
-    (c) => (c.HostConfig.Devices = [{ PathOnHost: "/dev/kmsg" }]),
-    "devices must be none, got /dev/kmsg",
-  ],
-  [
-    "other GPUs in its environment",
-    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=all", "TRITON_MODEL_KIND=fp32", "API_KEY=x"]),
-    "NVIDIA_VISIBLE_DEVICES must be 0, got all",
-  ],
-  [
-    "a variable with another value, which is not printed",
-    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_MODEL_KIND=secret", "API_KEY=x"]),
-    "TRITON_MODEL_KIND must be fp32, got another value",
-  ],
-  [
-    "a secret that is not set",
-    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_MODEL_KIND=fp32"]),
-    "API_KEY must be set, got not set",
-  ],
-  [
-    "a publicly reachable port",
-    (c) =>
-      (c.NetworkSettings.Ports = {
-        ...c.NetworkSettings.Ports,
-        "8000/tcp": [{ HostIp: "0.0.0.0", HostPort: "8010" }],
-      }),
-    "published ports must be 0.0.0.0:8011 → 8001/tcp, 127.0.0.1:8010 → 8000/tcp, got 0.0.0.0:8010 → 8000/tcp, 0.0.0.0:8011 → 8001/tcp",
-  ],
-  [
-    "another image",
-    (c) => (c.Image = "sha256:other"),
-    `image must be ${imageId}, got sha256:other`,
-  ],
-  [
-    "a disabled health check",
-    (c) => (c.Config.Healthcheck = { Test: ["NONE"] }),
-    "health check must be CMD curl -fsS http://localhost:8000/v2/health/ready (every 5 s, timeout 4 s, 6 retries, 120 s to start), got NONE (every 0 s, timeout 0 s, 0 retries, 0 s to start)",
-  ],
-  [
-    "a memory limit",
-    (c) => (c.HostConfig.Memory = 2 ** 30),
-    "memory must be no limit, got 1024 MiB",
-  ],
-  [
-    "less shared memory",
-    (c) => (c.HostConfig.ShmSize = 64 * 2 ** 20),
-    "shared memory must be 1024 MiB, got 64 MiB",
-  ],
-  [
-    "the network of the host",
-    (c) => (c.NetworkSettings.Networks = { host: {} }),
-    "networks must be clipstack, got host",
-  ],
-  [
-    "the processes of the host",
-    (c) => (c.HostConfig.PidMode = "host"),
-    "processes must be its own, got host",
-  ],
-  [
-    "an undeclared folder",
-    (c) => c.Mounts?.push({ Type: "bind", Source: "/", Destination: "/host", RW: true }),
-    "mounts must be /engine-cache of one-engines; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32, read-only, got /engine-cache of one-engines; /host of /; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32, read-only",
-  ],
-  [
-    "writable weights",
-    (c) => {
-      const [first] = c.Mounts ?? [];
-      if (first !== undefined) first.RW = true;
-    },
-    "mounts must be /engine-cache of one-engines; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32, read-only, got /engine-cache of one-engines; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32",
-  ],
-  [
-    "another command",
-    (c) => (c.Config.Cmd = ["sleep", "1"]),
-    "command must be tritonserver --model-repository=/models, got sleep 1",
-  ],
-  ["less time to stop", (c) => (c.Config.StopTimeout = 1), "stop timeout must be 35 s, got 1 s"],
-  [
-    "another label",
-    (c) => (c.Config.Labels = {}),
-    "label clipstack.service must be triton, got not set",
-  ],
-];
-test.each(changes)("fails on %s", (_name, change, message) => {
-  expect(findingsOf((raw) => void change(raw))).toEqual([`fail: ${message}`]);
+interface Case {
+  readonly with: string;
+  readonly set: Readonly<Record<string, unknown>>;
+  readonly message: string;
+}
+const cases: readonly Case[] = parse(readFileSync("verify/checks/container.cases.yaml", "utf8"));
+
+test.each(cases)("fails on $with", ({ set, message }) => {
+  expect(findingsOf((raw) => setFields(raw, set))).toEqual([`fail: ${message}`]);
 });
 
 test("reports every difference", () => {

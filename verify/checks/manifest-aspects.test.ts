@@ -1,4 +1,7 @@
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
+import { parse } from "yaml";
+import { setFields } from "../test-containers.ts";
 import { kubectlDeployment } from "../test-kubectl.ts";
 import { differences } from "./aspect.ts";
 import { manifestAspects } from "./manifest-aspects.ts";
@@ -59,184 +62,39 @@ test("defaults and normalised values of the API server are no differences", () =
   expect(manifestAspects(declared, kubectlDeployment).length).toBeGreaterThan(20);
 });
 
-test.each<[string, (pod: Pod) => void, string]>([
-  [
-    "another image",
-    (pod) => {
-      container(pod).image = "clipstack/embed:old";
-    },
-    "containers.embed.image must be clipstack/embed:k8s-cpu, got clipstack/embed:old",
-  ],
-  [
-    "another limit",
-    (pod) => {
-      container(pod).resources = { limits: { cpu: "2" }, requests: { memory: "1Gi" } };
-    },
-    "containers.embed.resources.limits.cpu must be 1000m, got 2",
-  ],
-  [
-    "a writable root",
-    (pod) => {
-      container(pod).securityContext = {
-        allowPrivilegeEscalation: false,
-        capabilities: { drop: ["ALL"] },
-      };
-    },
-    "containers.embed.securityContext.readOnlyRootFilesystem must be true, got not set",
-  ],
-  [
-    "an added capability",
-    (pod) => {
-      container(pod).securityContext = {
-        allowPrivilegeEscalation: false,
-        readOnlyRootFilesystem: true,
-        capabilities: { drop: ["ALL"], add: ["NET_ADMIN"] },
-      };
-    },
-    "containers.embed.securityContext.capabilities.add must be not set, got NET_ADMIN",
-  ],
-  [
-    "another container",
-    (pod) => void pod.containers.push({ name: "sidecar", image: "busybox" }),
-    "containers.sidecar must be absent, got present",
-  ],
-  [
-    "the host's network",
-    (pod) => {
-      pod.hostNetwork = true;
-    },
-    "hostNetwork must be not set, got true",
-  ],
-  [
-    "a folder of the host",
-    (pod) => {
-      pod.volumes = [
-        { name: "tmp", emptyDir: { medium: "Memory", sizeLimit: "64Mi" } },
-        { name: "root", hostPath: { path: "/" } },
-      ];
-    },
-    "volumes.root must be absent, got present",
-  ],
-  [
-    "an undeclared token",
-    (pod) => {
-      delete pod.automountServiceAccountToken;
-    },
-    "automountServiceAccountToken must be false, got not set",
-  ],
-])("finds %s", (_name, change, message) => {
-  expect(changed(change)).toEqual([message]);
+interface Case {
+  readonly finds: string;
+  /** Fields of the pod by path; `null` removes a field. */
+  readonly set: Readonly<Record<string, unknown>>;
+  readonly message: string;
+}
+const cases: Readonly<Record<"declared" | "undeclared", readonly Case[]>> = parse(
+  readFileSync("verify/checks/manifest-aspects.cases.yaml", "utf8"),
+);
+
+function setAll(pod: object, set: Case["set"]): void {
+  setFields(
+    pod,
+    Object.fromEntries(Object.entries(set).map(([path, value]) => [path, value ?? undefined])),
+  );
+}
+
+test.each(cases.declared)("finds $finds", ({ set, message }) => {
+  expect(changed((pod) => setAll(pod, set))).toEqual([message]);
 });
 
-const hostRoot = { name: "root", hostPath: { path: "/" } };
-
-test.each<[string, (pod: Pod) => void, string]>([
-  [
-    "an init container",
-    (pod) => {
-      pod.initContainers = [{ name: "first", image: "busybox" }];
-    },
-    "initContainers.first must be absent, got present",
-  ],
-  [
-    "a folder of the host",
-    (pod) => {
-      pod.volumes = [hostRoot];
-    },
-    "volumes.root must be absent, got present",
-  ],
-  [
-    "a mount",
-    (pod) => {
-      container(pod).volumeMounts = [{ name: "root", mountPath: "/host" }];
-    },
-    "containers.embed.volumeMounts./host must be absent, got present",
-  ],
-  [
-    "a variable",
-    (pod) => {
-      container(pod).env = [{ name: "LD_PRELOAD", value: "/host/evil.so" }];
-    },
-    "containers.embed.env.LD_PRELOAD must be absent, got present",
-  ],
-  [
-    "the variables of a Secret",
-    (pod) => {
-      container(pod).envFrom = [{ secretRef: { name: "keys" } }];
-    },
-    "containers.embed.envFrom.0 must be absent, got present",
-  ],
-  [
-    "a port",
-    (pod) => {
-      container(pod).ports = [{ containerPort: 22, protocol: "TCP" }];
-    },
-    "containers.embed.ports.22 must be absent, got present",
-  ],
-  [
-    "a key of a registry",
-    (pod) => {
-      pod.imagePullSecrets = [{ name: "registry" }];
-    },
-    "imagePullSecrets.registry must be absent, got present",
-  ],
-  [
-    "a toleration of every node",
-    (pod) => {
-      pod.tolerations = [{ operator: "Exists" }];
-    },
-    "tolerations.0 must be absent, got present",
-  ],
-  [
-    "a program",
-    (pod) => {
-      container(pod).command = ["sh", "-c", "sleep 1d"];
-    },
-    "containers.embed.command must be not set, got sh -c sleep 1d",
-  ],
-])("finds %s where no list of them is declared", (_name, change, message) => {
-  const template = (pod: object) => ({ kind: "Deployment", spec: { template: { spec: pod } } });
-  const bare = { containers: [{ name: "embed", image: "clipstack/embed:k8s-cpu" }] };
-  const found = structuredClone(bare) as unknown as Pod;
-  change(found);
-  expect(sentences(template(bare), template(found))).toEqual([message]);
-  const written = { ...bare, initContainers: null, volumes: [], containers: bare.containers };
-  expect(sentences(template(written), template(found))).toEqual([message]);
-});
-
-test.each<[string, (pod: Pod) => void, string]>([
-  [
-    "a second mount of a declared volume",
-    (pod) => {
-      container(pod).volumeMounts = [
-        { name: "tmp", mountPath: "/tmp" },
-        { name: "tmp", mountPath: "/usr/bin" },
-      ];
-    },
-    "containers.embed.volumeMounts./usr/bin must be absent, got present",
-  ],
-  [
-    "a duplicate variable",
-    (pod) => {
-      container(pod).env = [
-        ...(container(pod).env as object[]),
-        { name: "ALLOW_ANONYMOUS", value: "yes" },
-      ];
-    },
-    "containers.embed.env.ALLOW_ANONYMOUS (2) must be absent, got present",
-  ],
-  [
-    "a port of the host",
-    (pod) => {
-      container(pod).ports = [
-        { name: "http", containerPort: 8002, protocol: "TCP", hostPort: 8002 },
-      ];
-    },
-    "containers.embed.ports.http.hostPort must be not set, got 8002",
-  ],
-])("finds %s", (_name, change, message) => {
-  expect(changed(change)).toEqual([message]);
-});
+test.each(cases.undeclared)(
+  "finds $finds where no list of them is declared",
+  ({ set, message }) => {
+    const template = (pod: object) => ({ kind: "Deployment", spec: { template: { spec: pod } } });
+    const bare = { containers: [{ name: "embed", image: "clipstack/embed:k8s-cpu" }] };
+    const found = structuredClone(bare);
+    setAll(found, set);
+    expect(sentences(template(bare), template(found))).toEqual([message]);
+    const written = { ...bare, initContainers: null, volumes: [], containers: bare.containers };
+    expect(sentences(template(written), template(found))).toEqual([message]);
+  },
+);
 
 test("the token and the tolerations that the API server adds to a pod are no differences", () => {
   const pod = (spec: object) => ({ kind: "Pod", spec });
