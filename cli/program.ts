@@ -25,7 +25,7 @@ const commands: Readonly<Record<string, CommandEntry>> = {
   },
   sweep: {
     description:
-      "study an environment: cold start, batch, concurrency, queue delay, protocol, serialization, link, operators, memory, scaling, topology",
+      "study an environment: cold start, batch, concurrency, queue delay, protocol, memory, scaling, topology",
     register: async (program) => (await import("./commands/sweep.ts")).registerSweep(program),
   },
   report: {

@@ -44,7 +44,7 @@ export interface RecordRow {
 
 /**
  * Derives the times of each endpoint from its loads with one client, and its ingest time from the highest throughput of
- * several clients. All other loads are predicted, including those on emulated links.
+ * several clients. All other loads are predicted.
  */
 export function calibrateRecord(record: BenchRecord): RecordCalibration {
   const excluded: { load: string; reason: string }[] = [];
@@ -63,11 +63,11 @@ export function calibrateRecord(record: BenchRecord): RecordCalibration {
   const notes: string[] = [];
   for (const group of groups.values()) {
     const single = preferStable(
-      group.filter((point) => clientsOf(point) === 1 && !hasEmulatedLink(point)),
+      group.filter((point) => clientsOf(point) === 1),
       ({ imagesPerRequest }) => imagesPerRequest,
     );
     const best = preferStable(
-      group.filter((point) => clientsOf(point) > 1 && !hasEmulatedLink(point)),
+      group.filter((point) => clientsOf(point) > 1),
       () => "several clients",
     ).reduce<LoadPoint | undefined>(
       (a, b) => (a === undefined || b.imagesPerSecond > a.imagesPerSecond ? b : a),
@@ -107,9 +107,6 @@ function exclusionReason(point: LoadPoint): string | undefined {
 }
 
 const clientsOf = ({ load }: LoadPoint) => (load.kind === "closed loop" ? load.concurrency : 0);
-
-const hasEmulatedLink = ({ conditions }: LoadPoint) =>
-  conditions.bandwidthMbps !== undefined || conditions.roundTripMs !== undefined;
 
 const meanMs = ({ latencyMs }: LoadPoint) => latencyMs?.mean ?? Number.NaN;
 
@@ -243,7 +240,7 @@ function rowOf(
 }
 
 function predictLoadPoint(record: BenchRecord, point: LoadPoint, calibration: EndpointCalibration) {
-  const { imagesPerRequest: images, conditions } = point;
+  const { imagesPerRequest: images } = point;
   const demand: Demand = {
     concurrency: clientsOf(point),
     imagesPerRequest: images,
@@ -251,12 +248,8 @@ function predictLoadPoint(record: BenchRecord, point: LoadPoint, calibration: En
     responseBytesPerImage: point.responseBytes / images,
   };
   const system: System = {
-    // client on the same host: negligible link unless the load emulated one
-    link: {
-      bandwidthMbps: conditions.bandwidthMbps ?? 1e6,
-      roundTripMs: conditions.roundTripMs ?? 0,
-      connections: "kept",
-    },
+    // client on the same host: negligible link
+    link: { bandwidthMbps: 1e6, roundTripMs: 0, connections: "kept" },
     oneConnection: false,
     client: { betweenMs: 0, writeMsPerImage: 0 },
     ...(calibration.decodeMsPerImage > 0

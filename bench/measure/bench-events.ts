@@ -63,8 +63,6 @@ export interface LoadPointOptions {
    * @default - that of the settings
    */
   readonly durationSeconds?: number;
-  /** Address in place of the target's, for example of a proxy before it. */
-  readonly url?: string;
   /** {@link OpenTargets.readGpus}, for readings that Triton does not report. */
   readonly readGpus?: OpenTargets["readGpus"];
   /** Called with sentences for the record about its load points. */

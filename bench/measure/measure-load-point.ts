@@ -33,9 +33,9 @@ export async function measureLoadPoint(
   endpoint: BenchEndpoint,
   options: LoadPointOptions,
 ): Promise<LoadPoint> {
-  const { batch, study, conditions = {}, url = target.url, round = 1 } = options;
+  const { batch, study, conditions = {}, round = 1 } = options;
   const id = loadPointId(endpoint, options);
-  const requests = await prepareRequests({ ...target, url }, endpoint, context.items, batch);
+  const requests = await prepareRequests(target, endpoint, context.items, batch);
   const load = withChannelsOf(requests.transport, options.load);
   const http = openHttpClient();
   const gpus = startGpuSampler(http, target.metrics, options.readGpus);
@@ -126,7 +126,7 @@ export async function tryCounters(
   }
 }
 
-/** Id of a load point: `onnx-http b8 c4`, `embed-http b1 50/s poisson`, `onnx-grpc b1 c4 shared, 10 Mbit/s, 60 ms`. */
+/** Id of a load point: `onnx-http b8 c4`, `embed-http b1 50/s poisson`, `onnx-grpc b1 c4 shared, queue 500 us`. */
 export function loadPointId(
   endpoint: BenchEndpoint,
   { batch, conditions = {}, ...options }: LoadPointOptions,
@@ -140,11 +140,9 @@ export function loadPointId(
   const { channels } = load;
   const channelsPart =
     channels === undefined ? "" : ` ${typeof channels === "number" ? "x" : ""}${channels}`;
-  const { queueDelayUs, bandwidthMbps, roundTripMs, gpus, topology } = conditions;
+  const { queueDelayUs, gpus, topology } = conditions;
   const suffixes = [
     queueDelayUs === undefined ? undefined : `queue ${queueDelayUs} us`,
-    bandwidthMbps === undefined ? undefined : `${bandwidthMbps} Mbit/s`,
-    roundTripMs === undefined ? undefined : `${roundTripMs} ms`,
     gpus === undefined ? undefined : `${gpus} GPU`,
     topology,
   ].filter((part) => part !== undefined);

@@ -36,10 +36,6 @@ export const benchRecordVersion = 3;
 export const conditions = z.strictObject({
   /** Queue delay of the model's dynamic batcher, in microseconds. */
   queueDelayUs: z.int().min(0).optional(),
-  /** Bandwidth of an emulated link between client and server in each direction, in megabits (10^6) per second. */
-  bandwidthMbps: z.number().gt(0).optional(),
-  /** Round-trip time added by the emulated link, in milliseconds. */
-  roundTripMs: z.number().min(0).optional(),
   gpus: z.int().min(1).optional(),
   topology: z.enum(["instance-group", "per-gpu"]).optional(),
 });

@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { serializations } from "../../contract/bench-endpoint.ts";
 
 /** The studies of `clipstack sweep`. */
 export const studyIds = [
@@ -8,9 +7,6 @@ export const studyIds = [
   "concurrency",
   "queue-delay",
   "protocol",
-  "serialization",
-  "link",
-  "operators",
   "memory",
   "scaling",
   "topology",
@@ -25,12 +21,9 @@ export const studyQuestions: Readonly<Record<StudyId, string>> = {
   "queue-delay":
     "What does the batcher's queue delay cost a single client, and what do many clients gain?",
   protocol: "Is gRPC faster than HTTP, and at which batch sizes?",
-  serialization: "What does JSON cost compared with binary tensors?",
-  link: "Which payload format suits a remote client, by bandwidth and round trip?",
-  operators: "Which operators take most of the compute time, and do any fall back to the CPU?",
   memory: "How much memory does each backend use?",
   scaling: "How does throughput scale from one GPU to N?",
-  topology: "One Triton across all GPUs, or one Triton per GPU?",
+  topology: "One Triton server across all GPUs, or one for each GPU?",
 };
 
 const studyHead = { environment: z.string(), notes: z.array(z.string()) };
@@ -55,26 +48,6 @@ export const studyResult = z.discriminatedUnion("study", [
   }),
   z.strictObject({
     ...studyHead,
-    study: z.literal("operators"),
-    service: z.string(),
-    model: z.string(),
-    batch: z.int(),
-    runs: z.int(),
-    nodes: z.int(),
-    /** Nodes that ran on the CPU although another execution provider was configured. */
-    cpuFallbacks: z.int(),
-    operators: z.array(
-      z.strictObject({
-        operator: z.string(),
-        provider: z.string(),
-        nodes: z.int(),
-        msPerRun: z.number(),
-        share: z.number(),
-      }),
-    ),
-  }),
-  z.strictObject({
-    ...studyHead,
     study: z.literal("memory"),
     services: z.array(
       z.strictObject({
@@ -87,22 +60,8 @@ export const studyResult = z.discriminatedUnion("study", [
       }),
     ),
   }),
-  z.strictObject({
-    ...studyHead,
-    study: z.literal("serialization"),
-    /** Median time in the client to encode and decode the tensors of one request. */
-    client: z.array(
-      z.strictObject({
-        serialization: z.enum(serializations),
-        batch: z.int(),
-        encodeMs: z.number(),
-        decodeMs: z.number(),
-        bytes: z.int(),
-      }),
-    ),
-  }),
-  ...(
-    ["batch", "concurrency", "queue-delay", "protocol", "link", "scaling", "topology"] as const
-  ).map((study) => z.strictObject({ ...studyHead, study: z.literal(study) })),
+  ...(["batch", "concurrency", "queue-delay", "protocol", "scaling", "topology"] as const).map(
+    (study) => z.strictObject({ ...studyHead, study: z.literal(study) }),
+  ),
 ]);
 export type StudyResult = z.infer<typeof studyResult>;

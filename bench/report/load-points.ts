@@ -138,7 +138,7 @@ export function seriesOf(loadPoints: readonly LoadPoint[]): readonly Series[] {
     );
 }
 
-/** Returns whether no study changed the conditions, such as the link, queue delay or GPUs, or the clients' channels. */
+/** Returns whether no study changed the conditions, such as the queue delay or GPUs, or the clients' channels. */
 export function isUnmodified({ study, load, conditions }: LoadPoint): boolean {
   const hasOtherChannels = study === "protocol" && load.channels !== undefined;
   return !hasOtherChannels && Object.values(conditions).every((value) => value === undefined);
@@ -173,11 +173,9 @@ export function settingText({ imagesPerRequest, load }: LoadPoint): string {
 
 /** Conditions changed by a study as text; empty without changes. */
 export function conditionsText(conditions: Conditions): string {
-  const { queueDelayUs, bandwidthMbps, roundTripMs, gpus, topology } = conditions;
+  const { queueDelayUs, gpus, topology } = conditions;
   return [
     queueDelayUs === undefined ? "" : `queue delay ${trim(queueDelayUs / 1_000)} ms`,
-    bandwidthMbps === undefined ? "" : `${trim(bandwidthMbps)} Mbit/s`,
-    roundTripMs === undefined ? "" : `round trip ${trim(roundTripMs)} ms`,
     gpus === undefined ? "" : counted(gpus, "GPU"),
     topology ?? "",
   ]

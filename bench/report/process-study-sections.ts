@@ -1,11 +1,5 @@
 import { numberField, tableOf, textField } from "../../report/document/document.ts";
-import {
-  counted,
-  formatCount,
-  formatMs,
-  formatPercent,
-  listed,
-} from "../../report/document/number-format.ts";
+import { counted, formatCount, formatMs, listed } from "../../report/document/number-format.ts";
 import { boxSwatch } from "../../report/plots/plot-styles.ts";
 import { median } from "../../target/stats/statistics.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
@@ -86,74 +80,6 @@ const startFigure = (medians: readonly MedianStart[]) =>
       boxSwatch("first response", "queue"),
     ],
   );
-
-type OperatorsResult = ReturnType<typeof studyResults<"operators">>[number];
-
-export function operators(record: BenchRecord): StudyBody | undefined {
-  const profiles = studyResults(record, "operators").map((profile) => ({
-    ...profile,
-    operators: [...profile.operators].sort((a, b) => b.share - a.share),
-  }));
-  if (profiles.length === 0) return undefined;
-  return {
-    answer: profiles.map(({ service, batch, operators: rows, cpuFallbacks, nodes }) => {
-      const shares = rows
-        .slice(0, 3)
-        .map(({ operator, share }) => `${operator} ${formatPercent(share)}`);
-      const fallbacks =
-        cpuFallbacks === 0
-          ? "No node fell back to the CPU."
-          : `${counted(cpuFallbacks, "node")} of ${formatCount(nodes)} fell back to the CPU.`;
-      return `\`${service}\`, batch ${batch}: ${listed(shares)} of the compute time. ${fallbacks}`;
-    }),
-    figures: profiles.flatMap((profile) =>
-      operatorFigure(
-        profile,
-        profiles.length > 1 ? `, ${profile.service}, batch ${profile.batch}` : "",
-      ),
-    ),
-    tables: profiles.map((profile) =>
-      tableOf(
-        `Operators of ${profile.model} in ${profile.service} of ${profile.environment}, batch ${profile.batch}, mean of ${counted(profile.runs, "run")}`,
-        profile.operators,
-        [
-          textField("operator", ({ operator }) => operator),
-          textField("provider", ({ provider }) => provider.replace("ExecutionProvider", "")),
-          numberField("nodes", ({ nodes }) => nodes, formatCount),
-          numberField(
-            "ms per run",
-            ({ msPerRun }) => msPerRun,
-            (value) => value.toPrecision(3),
-          ),
-          numberField("share", ({ share }) => share, formatPercent),
-        ],
-      ),
-    ),
-    notes: [
-      "Shares of the time in operators, from ONNX Runtime's profile; not of the wall-clock time.",
-    ],
-  };
-}
-
-const maxDrawnOperators = 10;
-
-function operatorFigure({ operators: rows, cpuFallbacks }: OperatorsResult, suffix: string) {
-  const isFallback = (provider: string) => cpuFallbacks > 0 && provider.startsWith("CPU");
-  return barFigure(
-    `Share of the compute time by operator${suffix}`,
-    undefined,
-    rows.slice(0, maxDrawnOperators).map(({ operator, nodes, provider, share }) => ({
-      label: operator,
-      value: formatPercent(share),
-      title: `${operator}, ${counted(nodes, "node")} on ${provider}: ${formatPercent(share)}`,
-      segments: [{ colour: isFallback(provider) ? "queue" : "infer", value: share * 100 }],
-    })),
-    "% of the compute time",
-    cpuFallbacks > 0
-      ? [boxSwatch("on the requested provider", "infer"), boxSwatch("fallback to the CPU", "queue")]
-      : [],
-  );
-}
 
 const mebibytes = (value: number) =>
   value >= 1_024 ? `${(value / 1_024).toFixed(2)} GiB` : `${value.toFixed(0)} MiB`;

@@ -14,7 +14,6 @@ import {
   channelsText,
   clientsOf,
   closedLoop,
-  conditionsText,
   distinct,
   endpointOf,
   environmentNames,
@@ -114,9 +113,7 @@ interface ChannelRow {
 function channelRows(record: BenchRecord): readonly ChannelRow[] {
   const all = distinct(usableLoadPoints(loadPointsOfStudy(record, "protocol")));
   const isLoadOf = (a: LoadPoint, b: LoadPoint) =>
-    isSameLoad(a, b) &&
-    backendOf(a) === backendOf(b) &&
-    conditionsText(a.conditions) === conditionsText(b.conditions);
+    isSameLoad(a, b) && backendOf(a) === backendOf(b);
   const varied = all.filter(({ load }) => load.channels !== undefined);
   return all
     .filter((point) => varied.some((other) => isLoadOf(other, point)))
@@ -138,13 +135,11 @@ const rateOf = ({ point, http }: ChannelRow) => point.imagesPerSecond / http.ima
 const connectionsText = ({ load }: LoadPoint) =>
   load.channels === undefined ? "one per client" : channelsText(load.channels);
 
-/** Sentence on a shared channel behind the link, or without one on this network, at the most clients. */
+/** Sentence on a shared channel at the most clients. */
 function channelAnswer(rows: readonly ChannelRow[]): readonly string[] {
   const shared = rows
     .filter(({ point }) => point.load.channels === "shared")
-    .sort(
-      (a, b) => linkRank(b) - linkRank(a) || (clientsOf(b.point) ?? 0) - (clientsOf(a.point) ?? 0),
-    )[0];
+    .sort((a, b) => (clientsOf(b.point) ?? 0) - (clientsOf(a.point) ?? 0))[0];
   if (shared === undefined) return [];
   const { point, http } = shared;
   const own = rows.find(
@@ -153,34 +148,19 @@ function channelAnswer(rows: readonly ChannelRow[]): readonly string[] {
       row.point.endpoint === point.endpoint &&
       row.point.load.channels === undefined,
   )?.point;
-  const link = conditionsText(point.conditions);
-  const where = link === "" ? "" : ` over ${link}`;
   const each =
     own === undefined
       ? ""
       : ` and ${formatRate(own.imagesPerSecond)} with a channel for each client`;
   return [
-    `\`${endpointOf(point)}\`, ${counted(clientsOf(point) ?? 1, "client")}${where}: one shared channel reaches ${formatRate(point.imagesPerSecond)} images/s, ${ratioText(rateOf(shared), point, http)} of HTTP with a connection for each client (${formatRate(http.imagesPerSecond)})${each}. A shared channel is one HTTP/2 connection: a server with a fixed flow-control window receives one window of it per round trip, and lost packets delay all of its requests.`,
+    `\`${endpointOf(point)}\`, ${counted(clientsOf(point) ?? 1, "client")}: one shared channel reaches ${formatRate(point.imagesPerSecond)} images/s, ${ratioText(rateOf(shared), point, http)} of HTTP with a connection for each client (${formatRate(http.imagesPerSecond)})${each}. A shared channel is one HTTP/2 connection: a server with a fixed flow-control window receives one window of it per round trip, and lost packets delay all of its requests.`,
   ];
 }
 
-const linkRank = ({ point }: ChannelRow) => (isLinked(point) ? 1 : 0);
-const isLinked = ({ conditions }: LoadPoint) => conditions.roundTripMs !== undefined;
-
 function channelTable(rows: readonly ChannelRow[]): DataTable {
-  const linked = rows.some(({ point }) => isLinked(point));
   return tableOf("Connections of the clients", rows, [
     textField("endpoint", ({ point }) => endpointOf(point)),
     textField("connections", ({ point }) => connectionsText(point)),
-    ...(linked
-      ? [
-          textField<ChannelRow>("link", ({ point }) =>
-            isUnmodified({ ...point, study: undefined })
-              ? "none"
-              : conditionsText(point.conditions),
-          ),
-        ]
-      : []),
     numberField("batch", ({ point }) => point.imagesPerRequest, formatCount),
     numberField("clients", ({ point }) => clientsOf(point), formatCount),
     numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),

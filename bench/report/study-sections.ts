@@ -2,8 +2,8 @@ import type { Section } from "../../report/document/document.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
 import { type StudyId, studyQuestions } from "../record/study-result.ts";
 import { scaling, topology } from "./gpu-study-sections.ts";
-import { link, queueDelay, serialization } from "./load-study-sections.ts";
-import { coldStart, memory, operators } from "./process-study-sections.ts";
+import { queueDelay } from "./load-study-sections.ts";
+import { coldStart, memory } from "./process-study-sections.ts";
 import { protocol } from "./protocol-section.ts";
 import { type StudyBody, studyNotes } from "./study-section.ts";
 
@@ -18,9 +18,6 @@ const studies: Readonly<Record<Exclude<StudyId, "batch" | "concurrency">, StudyS
   "cold-start": { title: "Cold start", body: coldStart },
   "queue-delay": { title: "Queue delay of the batcher", body: queueDelay },
   protocol: { title: "gRPC compared with HTTP", body: protocol },
-  serialization: { title: "JSON compared with binary tensors", body: serialization },
-  link: { title: "Slow network link", body: link },
-  operators: { title: "Operators of the model", body: operators },
   memory: { title: "Memory", body: memory },
   scaling: { title: "Scaling across GPUs", body: scaling },
   topology: { title: "GPU topology", body: topology },

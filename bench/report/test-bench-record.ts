@@ -189,18 +189,6 @@ const testEndpoints: readonly EndpointModel[] = [
     kappa: 0.0006,
     bytes: 150_528,
   },
-  {
-    ...fp32,
-    name: "onnx-http_json",
-    endpoint: "onnx-http",
-    service: "triton-onnx",
-    serialization: "json",
-    wire: [1, 62],
-    compute: [2.1, 1.02],
-    sigma: 0.3,
-    kappa: 0.002,
-    bytes: 3_020_000,
-  },
 ];
 
 const batches = [1, 4, 8, 16, 32];
@@ -379,8 +367,7 @@ function percentilesOf(histogram: LoadPoint["histogram"]) {
 }
 
 function testLoadPoints(): LoadPoint[] {
-  const plain = testEndpoints.map(({ name }) => name).filter((name) => name !== "onnx-http_json");
-  const grid = plain.flatMap((endpoint) => [
+  const grid = testEndpoints.flatMap(({ name: endpoint }) => [
     ...batches.map((batch) => testLoadPoint({ endpoint, batch })),
     ...concurrencies.slice(1).map((clients) => testLoadPoint({ endpoint, load: closed(clients) })),
   ]);
@@ -412,9 +399,6 @@ function testLoadPoints(): LoadPoint[] {
       }),
     ),
   );
-  const json = [1, 8].map((batch) =>
-    testLoadPoint({ endpoint: "onnx-http_json", batch, study: "serialization" }),
-  );
   const delays = [0, 1_000, 5_000, 20_000].flatMap((queueDelayUs) =>
     [1, 8, 32].map((clients) =>
       testLoadPoint({
@@ -426,23 +410,6 @@ function testLoadPoints(): LoadPoint[] {
         slower: clients === 1 ? 1 : 1 / (1 + Math.min(0.35, queueDelayUs / 20_000)),
       }),
     ),
-  );
-  const links = [
-    [1_000, 2],
-    [100, 20],
-    [100, 60],
-    [20, 60],
-  ].flatMap(([bandwidthMbps = 0, roundTripMs = 0]) =>
-    ["embed-http", "onnx-http_uint8", "onnx-http"].map((endpoint) => {
-      const bytes = testEndpoints.find(({ name }) => name === endpoint)!.bytes;
-      const added = roundTripMs + (bytes * 8) / (bandwidthMbps * 1_000);
-      return testLoadPoint({
-        endpoint,
-        study: "link",
-        conditions: { bandwidthMbps, roundTripMs },
-        added,
-      });
-    }),
   );
   const scaling = [1, 2, 4].map((gpus) =>
     testLoadPoint({
@@ -464,7 +431,7 @@ function testLoadPoints(): LoadPoint[] {
       }),
     ),
   );
-  return [...broken, ...rates, ...json, ...delays, ...links, ...scaling, ...topology];
+  return [...broken, ...rates, ...delays, ...scaling, ...topology];
 }
 
 function testStudies(): BenchRecord["studies"] {
@@ -510,35 +477,6 @@ function testStudies(): BenchRecord["studies"] {
       ],
     },
     {
-      study: "operators",
-      environment,
-      notes: [],
-      service: "triton-onnx",
-      model: "model.onnx",
-      batch: 8,
-      runs: 20,
-      nodes: 2_272,
-      cpuFallbacks: 3,
-      operators: (
-        [
-          ["MatMul", "CUDA", 96, 7.6],
-          ["Gemm", "CUDA", 1, 0.71],
-          ["BiasGelu", "CUDA", 12, 0.39],
-          ["Conv", "CUDA", 1, 0.37],
-          ["SkipLayerNormalization", "CUDA", 24, 0.31],
-          ["Softmax", "CUDA", 12, 0.22],
-          ["Transpose", "CUDA", 48, 0.19],
-          ["Gather", "CPU", 3, 0.24],
-        ] as const
-      ).map(([operator, provider, nodes, msPerRun]) => ({
-        operator,
-        provider: `${provider}ExecutionProvider`,
-        nodes,
-        msPerRun,
-        share: msPerRun / 10.03,
-      })),
-    },
-    {
       study: "memory",
       environment,
       notes: [],
@@ -566,18 +504,7 @@ function testStudies(): BenchRecord["studies"] {
         },
       ],
     },
-    {
-      study: "serialization",
-      environment,
-      notes: [],
-      client: [
-        { serialization: "json", batch: 1, encodeMs: 31.2, decodeMs: 0.09, bytes: 3_020_000 },
-        { serialization: "binary", batch: 1, encodeMs: 0.01, decodeMs: 0.01, bytes: 602_112 },
-        { serialization: "json", batch: 8, encodeMs: 262, decodeMs: 0.7, bytes: 24_160_000 },
-        { serialization: "binary", batch: 8, encodeMs: 0.4, decodeMs: 0.02, bytes: 4_816_896 },
-      ],
-    },
-    ...(["queue-delay", "link", "scaling", "topology"] as const).map((study) => ({
+    ...(["queue-delay", "scaling", "topology"] as const).map((study) => ({
       study,
       environment,
       notes: [],

@@ -3,15 +3,15 @@ import type { BenchEndpoint } from "../../contract/bench-endpoint.ts";
 import { benchEndpointName } from "../../contract/bench-endpoint.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import type { MeasuredEndpoint } from "../measure/choose-endpoints.ts";
+import type { LoadPoint } from "../record/bench-record.ts";
 import type { StudyResult } from "../record/study-result.ts";
+import { testBenchRecord } from "../report/test-bench-record.ts";
 import { defaultSettings } from "../run/bench-run.ts";
 import { batchStudy } from "./batch.ts";
 import { concurrencyStudy } from "./concurrency.ts";
-import { hostAndPort, linkStudy } from "./link.ts";
+import { loadPointsOf, scalingStudy, topologyStudy } from "./gpu-studies.ts";
 import { protocolStudy } from "./protocol.ts";
-import { measureScaling } from "./scaling.ts";
 import type { StudyGrid, StudyRun } from "./study.ts";
-import { measureTopology } from "./topology.ts";
 
 const grid: StudyGrid = {
   batchSizes: [1, 4, 8],
@@ -19,12 +19,9 @@ const grid: StudyGrid = {
     batchSizes: [1, 4, 8],
     concurrency: [1, 2],
     channels: ["each", "shared"],
-    link: { bandwidthMbps: 200, roundTripMs: 10 },
   },
   concurrency: { concurrency: [1, 16], "queue-delay": [2], scaling: [3], topology: [5] },
   queueDelaysUs: [0],
-  bandwidthsMbps: [10, 100],
-  roundTripsMs: [20],
 };
 
 const at = (
@@ -51,6 +48,7 @@ const at = (
 function recorder(...endpoints: MeasuredEndpoint[]) {
   const loads: string[] = [];
   const kept: StudyResult[] = [];
+  const added: LoadPoint[] = [];
   const options: Parameters<StudyRun["measure"]>[2][] = [];
   const run: StudyRun = {
     environment: "e",
@@ -74,6 +72,8 @@ function recorder(...endpoints: MeasuredEndpoint[]) {
     grid,
     round: 1,
     endpoints,
+    model: { name: "model" },
+    addLoadPoints: (loadPoints) => added.push(...loadPoints),
     async measure(_study, { endpoint }, given) {
       const { load, batch } = given;
       const clients = load.kind === "closed loop" ? load.concurrency : 0;
@@ -88,7 +88,7 @@ function recorder(...endpoints: MeasuredEndpoint[]) {
       return result;
     },
   };
-  return { run, loads, kept, options };
+  return { run, loads, kept, options, added };
 }
 
 test("batch increases the images per request of one client", async () => {
@@ -121,15 +121,13 @@ test("protocol measures both protocols, and gRPC on each kind of channel, in an 
     "onnx-grpc b4 c1",
     "onnx-http b4 c1",
   ]);
-  const last = (of: typeof options) => of.map(({ load }) => load.channels);
-  expect(loads.slice(-6, -3)).toEqual(["onnx-grpc b8 c2", "onnx-grpc b8 c2", "onnx-http b8 c2"]);
-  expect(last(options.slice(-6, -3))).toEqual(["shared", undefined, undefined]);
-  expect(loads.slice(-3)).toEqual(["onnx-http b1 c2", "onnx-grpc b1 c2", "onnx-grpc b1 c2"]);
-  expect(last(options.slice(-3))).toEqual([undefined, undefined, "shared"]);
-  expect(options.slice(-3).map(({ conditions }) => conditions)).toEqual(
-    Array(3).fill(grid.protocol.link),
-  );
-  expect(kept[0]?.notes[0]).toMatch(/^A local proxy emulated the link of 200 Mbit\/s and 10 ms; /);
+  expect(loads.slice(-3)).toEqual(["onnx-grpc b8 c2", "onnx-grpc b8 c2", "onnx-http b8 c2"]);
+  expect(options.slice(-3).map(({ load }) => load.channels)).toEqual([
+    "shared",
+    undefined,
+    undefined,
+  ]);
+  expect(kept).toHaveLength(1);
 });
 
 test("protocol measures pools and new connections over both protocols", async () => {
@@ -150,48 +148,42 @@ test("protocol fails if no Triton has both endpoints", async () => {
   expect(kept).toEqual([]);
 });
 
-test("link measures each endpoint behind each link, through the proxy", async () => {
-  const { run, loads, options } = recorder(
-    at("onnx-http", "uint8"),
-    at("onnx-grpc"),
-    at("onnx-http", "fp32", "json"),
-  );
-  await linkStudy.run(run);
-  expect(loads).toEqual([
-    "onnx-http_uint8 b1 c1",
-    "onnx-grpc b1 c1",
-    "onnx-http_uint8 b1 c1",
-    "onnx-grpc b1 c1",
-  ]);
-  expect(options.map(({ conditions }) => conditions?.bandwidthMbps)).toEqual([10, 10, 100, 100]);
-  expect(options[0]?.url).toMatch(/^http:\/\/127\.0\.0\.1:\d{4,}$/);
-  expect(options[1]?.url).toMatch(/^127\.0\.0\.1:\d{4,}$/);
-});
+const deployment = { gpus: 4, topology: "per-gpu" } as const;
 
 test("scaling uses the same number of clients per GPU", async () => {
   const { run, loads, options } = recorder(at("embed-http", "jpeg"));
-  const conditions = { gpus: 4, topology: "instance-group" } as const;
-  await measureScaling({ run, conditions });
+  await scalingStudy.run({ ...run, deployment });
   expect(loads).toEqual(["embed-http b1 c12"]);
-  expect(options[0]?.conditions).toEqual(conditions);
+  expect(options[0]?.conditions).toEqual(deployment);
 });
 
 test("topology measures the gateway, which reaches all GPUs in both topologies", async () => {
   const { run, loads } = recorder(at("embed-http", "jpeg"), at("onnx-http"));
-  await measureTopology({ run, conditions: { gpus: 4, topology: "per-gpu" } });
+  await topologyStudy.run({ ...run, deployment });
   expect(loads).toEqual(["embed-http b1 c5"]);
 });
 
-test("an IPv6 address behind a link has no brackets", () => {
-  expect(hostAndPort("http://[::1]:8000")).toEqual({ protocol: "http:", host: "::1", port: 8000 });
-  expect(hostAndPort("[::1]:8001")).toEqual({ protocol: "grpc:", host: "::1", port: 8001 });
-  expect(hostAndPort("localhost:8001").host).toBe("localhost");
+test("the load points of another record are added once, with its name", async () => {
+  const { run, added, kept } = recorder(at("embed-http", "jpeg"));
+  const record = testBenchRecord();
+  const against = { path: "one-gpu.json", record };
+  const compared = { ...run, model: record.subject.model, deployment: { ...deployment, against } };
+  await scalingStudy.run(compared);
+  await scalingStudy.run({ ...compared, round: 2 });
+  expect(added.map(({ id }) => id)).toEqual(
+    record.loadPoints
+      .filter(({ study }) => study === "scaling")
+      .map(({ id }) => `${id} (one-gpu.json)`),
+  );
+  expect(kept[0]?.notes[0]).toMatch(/^Load points labelled \(one-gpu\.json\) are from that record/);
 });
 
-test("link records the delay of its proxy", async () => {
-  const { run, kept } = recorder(at("onnx-http"));
-  await linkStudy.run(run);
-  expect(kept[0]?.notes.at(-1)).toMatch(
-    /^The proxy's own delay was [\d.]+ to [\d.]+ ms in each direction/,
-  );
+test("a record of another model, or without the study, is rejected", () => {
+  const { subject, ...record } = testBenchRecord();
+  expect(() =>
+    loadPointsOf("scaling", { ...record, subject }, "other.json", { name: "other" }),
+  ).toThrow("--against other.json: must be of the same model file");
+  expect(() =>
+    loadPointsOf("scaling", { ...record, subject, loadPoints: [] }, "other.json", subject.model),
+  ).toThrow("--against other.json: must contain load points of the study 'scaling'");
 });

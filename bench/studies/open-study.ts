@@ -42,7 +42,7 @@ export interface RunStudiesOptions {
  * @param round - Number of the round, from 1; the parity of endpoints is checked in the first.
  */
 export async function openStudies(
-  { readMemory }: StudyEnvironment,
+  { readMemory, deployment }: StudyEnvironment,
   group: readonly Study[],
   source: TargetsSource,
   options: RunStudiesOptions,
@@ -63,6 +63,7 @@ export async function openStudies(
         ...createRun(open, await endpointsWithParity(study, open, options, passed), options, round),
         readMemory,
         idleMemory,
+        deployment,
       }));
     } finally {
       addSubjectOnce(record, open);
@@ -124,6 +125,7 @@ function createRun(
     grid,
     round,
     endpoints,
+    model: record.subject.model,
     async measure(study, { target, endpoint }, options) {
       context.signal.throwIfAborted();
       context.onEvent({
@@ -152,6 +154,9 @@ function createRun(
     addResult(result) {
       if (round === 1) record.studies.push(result);
       return result;
+    },
+    addLoadPoints(loadPoints) {
+      record.loadPoints.push(...loadPoints);
     },
   };
 }

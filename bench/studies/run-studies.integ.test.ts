@@ -22,7 +22,7 @@ import type { StudyId } from "../record/study-result.ts";
 import { defaultSettings } from "../run/bench-run.ts";
 import { finishBenchRecord, newBenchRecord } from "../run/compose-record.ts";
 import { runStudies } from "./run-studies.ts";
-import { type EnvironmentVariant, type StudyEnvironment, StudyUnavailable } from "./study.ts";
+import { type StudyEnvironment, StudyUnavailable } from "./study.ts";
 
 const project = fileURLToPath(new URL("../../", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "clipstack-studies-test-"));
@@ -58,7 +58,7 @@ async function environment(): Promise<StudyEnvironment> {
   const file = join(mkdtempSync(join(folder, "environment-")), "cdk.tf.json");
   const document = dockerDocument({ ports: { embed, triton: { http, grpc, metrics } } });
   writeFileSync(file, JSON.stringify(document));
-  const source: StudyEnvironment["source"] = ({ variants: _none, ...change }) => ({
+  const source: StudyEnvironment["source"] = (change) => ({
     kind: "simulated",
     environment: { file, displayPath: "cdk.tf.json", editedByHand: false },
     serverCommand: [
@@ -79,16 +79,7 @@ async function environment(): Promise<StudyEnvironment> {
     coldStarts: async () => {
       throw new StudyUnavailable("not from a test");
     },
-    profiles: [],
-    variants: async (_study, change) => ({
-      variants: ([1, 2] as const).map(
-        (gpus): EnvironmentVariant => ({
-          conditions: { gpus, topology: "per-gpu" },
-          source: source(change),
-        }),
-      ),
-      notes: ["the same processes each time"],
-    }),
+    deployment: { gpus: 2, topology: "per-gpu" },
   };
 }
 
@@ -132,7 +123,6 @@ async function study(
         batchSizes: [1, 2],
         concurrency: [1, 2],
         channels: ["each", "shared"],
-        link: { bandwidthMbps: 200, roundTripMs: 10 },
       },
       concurrency: {
         concurrency: [1, 2],
@@ -141,8 +131,6 @@ async function study(
         topology: [1, 2],
       },
       queueDelaysUs: [0, 20_000],
-      bandwidthsMbps: [100],
-      roundTripsMs: [30],
     },
     reference,
     record,
@@ -153,7 +141,7 @@ async function study(
 describe("studies of a simulated environment", () => {
   let record: BenchRecord;
   beforeAll(async () => {
-    record = await study(["batch", "serialization", "link", "memory", "queue-delay", "scaling"]);
+    record = await study(["batch", "memory", "queue-delay", "scaling"]);
   }, timeoutMs);
   const loadPoints = (id: StudyId) => record.loadPoints.filter((point) => point.study === id);
 
@@ -165,12 +153,9 @@ describe("studies of a simulated environment", () => {
   test("the record contains each study once", () => {
     expect(record.studies.map((it) => it.study)).toEqual([
       "batch",
-      "serialization",
       "memory",
-      // requires the models of other payload formats, which are served in a second start
-      "link",
-      "queue-delay",
       "scaling",
+      "queue-delay",
     ]);
   });
 
@@ -182,24 +167,6 @@ describe("studies of a simulated environment", () => {
   test("batch measures every endpoint of the environment", () => {
     const endpoints = [...new Set(loadPoints("batch").map(({ endpoint }) => endpoint))];
     expect(endpoints).toEqual(["embed-http", "onnx-http", "onnx-grpc"]);
-  });
-
-  test("serialization measures JSON and binary requests and the client's own time", () => {
-    const kinds = new Set(loadPoints("serialization").map(({ serialization }) => serialization));
-    expect(kinds).toEqual(new Set(["binary", "json"]));
-    const found = record.studies.find((it) => it.study === "serialization");
-    expect(found?.study === "serialization" && found.client.length).toBe(4);
-  });
-
-  test("a request over a link takes one round trip and the transfer time of its bytes", () => {
-    const found = loadPoints("link");
-    expect(found.map(({ endpoint }) => endpoint)).toEqual(["embed-http", "onnx-http"]);
-    for (const { latencyMs, requestBytes, conditions } of found) {
-      expect(conditions).toEqual({ bandwidthMbps: 100, roundTripMs: 30 });
-      const arithmetic = 30 + (requestBytes * 8) / 100e3;
-      expect(latencyMs?.p50).toBeGreaterThanOrEqual(arithmetic * 0.99);
-      expect(latencyMs?.p50).toBeLessThan(arithmetic + 1_000);
-    }
   });
 
   test("memory has a row per service", () => {
@@ -233,8 +200,6 @@ describe("studies of a simulated environment", () => {
         load.kind === "closed loop" && load.concurrency,
       ]),
     ).toEqual([
-      [1, 1],
-      [1, 2],
       [2, 2],
       [2, 4],
     ]);
@@ -254,12 +219,9 @@ test(
 test(
   "an unavailable study is a note if all studies were requested",
   async () => {
-    const { failures, notes } = await study(["cold-start", "operators"], { named: false });
+    const { failures, notes } = await study(["cold-start"], { named: false });
     expect(failures).toEqual([]);
-    expect(notes).toEqual([
-      "Skipped: operators of two-services: no model file to profile on this machine.",
-      "Skipped: cold-start of two-services: not from a test.",
-    ]);
+    expect(notes).toEqual(["Skipped: cold-start of two-services: not from a test."]);
   },
   timeoutMs,
 );

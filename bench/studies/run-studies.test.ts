@@ -83,8 +83,6 @@ async function study(url: string, metrics: AddressesSource["metrics"]) {
         coldStarts: async () => {
           throw new StudyUnavailable("not from a test");
         },
-        profiles: [],
-        variants: async () => ({ variants: [], notes: [] }),
       },
     ],
     endpoints: [],
@@ -102,12 +100,9 @@ async function study(url: string, metrics: AddressesSource["metrics"]) {
         batchSizes: [1],
         concurrency: [1, 2],
         channels: ["each", "shared"],
-        link: { bandwidthMbps: 200, roundTripMs: 10 },
       },
       concurrency: one,
       queueDelaysUs: [],
-      bandwidthsMbps: [],
-      roundTripsMs: [],
     },
     reference: [image],
     record,

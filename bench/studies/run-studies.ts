@@ -55,12 +55,11 @@ async function runEnvironmentStudy(
     study.run({
       environment,
       record,
-      settings: context.settings,
       needed: neededBy([study], options.endpoints),
       onPhase: (text) => context.onEvent({ kind: "phase", environment: environment.name, text }),
       requireOffered: () => requireOffered(study, environment, options),
-      open: (source, use, round = 1) =>
-        openStudies(environment, [study], source, options, round, async (runOf) =>
+      open: (source, use) =>
+        openStudies(environment, [study], source, options, 1, async (runOf) =>
           use(await runOf(study)),
         ),
     }),
@@ -80,15 +79,8 @@ async function runLoadStudies(
       offered.push(study);
     });
   }
-  // the models of other payload formats, which containers do not have, are served only to the studies that need them
-  for (const variants of [false, true]) {
-    const group = offered.filter(
-      (study) => neededBy([study], options.endpoints).variants === variants,
-    );
-    if (group.length === 0) continue;
-    for (let round = 1; round <= options.context.settings.rounds; round++) {
-      await runLoadRound(group, environment, options, round);
-    }
+  for (let round = 1; round <= options.context.settings.rounds; round++) {
+    await runLoadRound(offered, environment, options, round);
   }
 }
 
@@ -122,6 +114,15 @@ function requireOffered(
   environment: StudyEnvironment,
   options: RunStudiesOptions,
 ): void {
+  if (
+    study.kind === "load" &&
+    study.requiresDeployment === true &&
+    environment.deployment === undefined
+  ) {
+    throw new StudyUnavailable(
+      "requires a deployed environment (--target deployed), because simulated GPUs share the cores of this machine",
+    );
+  }
   const { endpoints } = neededBy([study], options.endpoints);
   if (endpoints.some((endpoint) => environment.offers.includes(endpoint))) return;
   throw new StudyUnavailable(`none of ${endpoints.join(", ")} is available`);

@@ -1,4 +1,3 @@
-import { hasEmbedApi } from "../../contract/environment.ts";
 import type { RequestedEndpoint } from "../measure/choose-endpoints.ts";
 import type { StudyId } from "../record/study-result.ts";
 import { studies } from "./registry.ts";
@@ -32,16 +31,11 @@ export function endpointsOfStudies(
     .flatMap((study) => endpointsOf(study, requested));
 }
 
-/** Endpoints and models that studies require of an environment. */
+/** Endpoints that studies require of an environment. */
 export function neededBy(
   group: readonly Study[],
   requested: readonly RequestedEndpoint[],
 ): SourceChange {
   const endpoints = group.flatMap((study) => endpointsOf(study, requested));
-  return {
-    endpoints: [...new Set(endpoints.map(({ endpoint }) => endpoint))],
-    variants: endpoints.some(
-      ({ endpoint, payload }) => !hasEmbedApi(endpoint) && payload !== "fp32",
-    ),
-  };
+  return { endpoints: [...new Set(endpoints.map(({ endpoint }) => endpoint))] };
 }

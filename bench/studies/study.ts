@@ -6,7 +6,7 @@ import type { EnvironmentSubject } from "../../target/subject/subject.ts";
 import type { TargetsSource } from "../../target/targets.ts";
 import type { BenchContext, LoadPointOptions } from "../measure/bench-events.ts";
 import type { MeasuredEndpoint, RequestedEndpoint } from "../measure/choose-endpoints.ts";
-import type { BenchRecord, Conditions } from "../record/bench-record.ts";
+import type { BenchRecord, Conditions, LoadPoint } from "../record/bench-record.ts";
 import type { StudyId, StudyResult } from "../record/study-result.ts";
 import type { IdleMemory, MemoryReading } from "./memory.ts";
 
@@ -29,6 +29,8 @@ export interface LoadStudy extends StudyBase {
   readonly kind: "load";
   /** Requires the services' memory before their first request; runs in the first round only. */
   readonly readsIdleMemory?: true;
+  /** Requires a deployed environment, because simulated GPUs share the cores of this machine. */
+  readonly requiresDeployment?: true;
   readonly run: (run: StudyRun) => Promise<void>;
 }
 
@@ -40,15 +42,13 @@ export interface EnvironmentStudy extends StudyBase {
 
 /** Values that the studies vary. */
 export interface StudyGrid {
-  /** Images per request, for `batch`, `serialization`. */
+  /** Images per request, for `batch` and `memory`. */
   readonly batchSizes: readonly number[];
   /** For `protocol`. */
   readonly protocol: {
     readonly batchSizes: readonly number[];
     readonly concurrency: readonly number[];
     readonly channels: readonly ChannelsOption[];
-    /** Link of the comparison of channels, with the most clients and one image per request. */
-    readonly link: { readonly bandwidthMbps: number; readonly roundTripMs: number };
   };
   /** Number of clients; for `scaling`, per GPU. */
   readonly concurrency: Readonly<
@@ -56,10 +56,6 @@ export interface StudyGrid {
   >;
   /** Queue delays in microseconds, for `queue-delay`. */
   readonly queueDelaysUs: readonly number[];
-  /** Bandwidths in 10^6 bits per second in each direction, for `link`. */
-  readonly bandwidthsMbps: readonly number[];
-  /** Round-trip times in milliseconds, for `link`. */
-  readonly roundTripsMs: readonly number[];
 }
 
 /** Open environment of a study that measures load points. */
@@ -75,6 +71,10 @@ export interface StudyRun {
   readonly readMemory?: (service: string) => Promise<MemoryReading>;
   /** Memory before the first request; absent unless a study requires it. */
   readonly idleMemory?: IdleMemory;
+  /** GPUs of a deployed environment; absent for others. */
+  readonly deployment?: StudiedDeployment;
+  /** Measured model. */
+  readonly model: BenchRecord["subject"]["model"];
   /**
    * Measures a load point and records it, or records why it could not be measured.
    *
@@ -89,24 +89,21 @@ export interface StudyRun {
   fail(line: string): void;
   /** Records a result other than load points, in the first round only. Later additions to its lists are recorded too. */
   addResult<Result extends StudyResult>(result: Result): Result;
+  /** Records load points of another record. */
+  addLoadPoints(loadPoints: readonly LoadPoint[]): void;
 }
 
 /** One environment for a study that starts or changes it. */
 export interface EnvironmentRun {
   readonly environment: StudyEnvironment;
   readonly record: BenchRecord;
-  readonly settings: BenchContext["settings"];
   /** Endpoints and models that the study requires. */
   readonly needed: SourceChange;
   onPhase(text: string): void;
   /** @throws {StudyUnavailable} if the environment offers none of the study's endpoints */
   requireOffered(): void;
-  /**
-   * Opens a source and calls `use` with the endpoints that pass the parity check.
-   *
-   * @param round - Number of the round, from 1 (default).
-   */
-  open(source: TargetsSource, use: (run: StudyRun) => Promise<void>, round?: number): Promise<void>;
+  /** Opens a source and calls `use` with the endpoints that pass the parity check. */
+  open(source: TargetsSource, use: (run: StudyRun) => Promise<void>): Promise<void>;
 }
 
 /** One environment, with the operations that studies require. */
@@ -124,41 +121,25 @@ export interface StudyEnvironment {
    */
   readonly coldStarts: (onStart: (start: ColdStart) => void) => Promise<readonly string[]>;
   readonly readMemory?: StudyRun["readMemory"];
-  readonly profiles: readonly (() => Promise<OperatorResult>)[];
-  /**
-   * The environment with other GPU counts or topologies. Load points of another record are added to this one.
-   *
-   * @throws {StudyUnavailable} if it has no variants
-   */
-  readonly variants: (
-    study: "scaling" | "topology",
-    change: SourceChange,
-  ) => Promise<{
-    readonly variants: readonly EnvironmentVariant[];
-    readonly notes: readonly string[];
-  }>;
+  readonly deployment?: StudiedDeployment;
+}
+
+/** GPUs of a deployed environment, and the record to compare it with. */
+export interface StudiedDeployment extends Required<Pick<Conditions, "gpus" | "topology">> {
+  readonly against?: { readonly path: string; readonly record: BenchRecord };
 }
 
 export type ColdStart = Extract<StudyResult, { readonly study: "cold-start" }>["starts"][number];
 
-export type OperatorResult = Extract<StudyResult, { readonly study: "operators" }>;
-
 export interface SourceChange {
   /** Endpoints to open; services that none of them needs are not started. */
   readonly endpoints: readonly EndpointName[];
-  /** Whether a simulated Triton serves the models of the other payload formats. */
-  readonly variants: boolean;
   /**
    * Additional options of a simulated Triton.
    *
    * @default - none
    */
   readonly tritonArgs?: readonly string[];
-}
-
-export interface EnvironmentVariant {
-  readonly conditions: Required<Pick<Conditions, "gpus" | "topology">>;
-  readonly source: TargetsSource;
 }
 
 /** The study cannot run in this environment; the message is the reason, in one line. */

@@ -145,7 +145,7 @@ test("reads records with a byte order mark", () => {
 test("an unknown key is named without a prefix", () => {
   writeFileSync(file("extra.json"), JSON.stringify({ ...testBenchRecord(), extra: 1 }));
   expect(() => renderRecord(file("extra.json"), "md")).toThrow(
-    /extra\.json: unrecognized key: "extra"$/,
+    /extra\.json: unknown key 'extra' \(known: /,
   );
 });
 

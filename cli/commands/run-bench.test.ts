@@ -63,9 +63,8 @@ describe("an environment with its own model file", () => {
         hold: () => () => {},
         onEvent: () => {},
       },
-      async ({ modelFile, record, sources }) => ({ modelFile, record, sources }),
+      async ({ record, sources }) => ({ record, sources }),
     );
-    expect(prepared.modelFile).toBe(model);
     expect(prepared.record.subject.model).toMatchObject({ name: model });
     // no file replaces it: the environment's own volumes are used
     expect(prepared.sources).toMatchObject([{ kind: "simulated", modelFiles: undefined }]);

@@ -65,8 +65,6 @@ export interface PreparedBench {
   readonly reference: readonly ReferenceItem[];
   /** Measured model. */
   readonly spec: ModelSpec;
-  /** ONNX file of `--weights`. */
-  readonly modelFile: string;
 }
 
 interface PrepareOptions {
@@ -152,7 +150,6 @@ export async function withPreparedBench<Result>(
       sources,
       reference,
       spec,
-      modelFile: file,
     });
   } finally {
     rmSync(scratch, { recursive: true, force: true });

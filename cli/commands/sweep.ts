@@ -9,7 +9,7 @@ import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { ChannelsOption } from "../../target/load/channels.ts";
 import { requireImages } from "../model/named-model.ts";
-import { listOf, numberUpTo, wholeNumber } from "../shared/option-values.ts";
+import { listOf, wholeNumber } from "../shared/option-values.ts";
 import { addBenchOptions, type BenchArguments, backends, channels } from "./bench-options.ts";
 import { runAndReport } from "./run-bench.ts";
 import { withStudyEnvironments } from "./study-environments.ts";
@@ -21,9 +21,6 @@ interface SweepArguments extends BenchArguments {
   readonly concurrency?: readonly number[];
   readonly queueDelay: readonly number[];
   readonly channels: readonly ChannelsOption[];
-  readonly bandwidth: readonly number[];
-  readonly roundTrip: readonly number[];
-  readonly executionProvider: "cpu" | "cuda";
   readonly against?: string;
   readonly restart?: true;
 }
@@ -31,14 +28,7 @@ interface SweepArguments extends BenchArguments {
 /** Options that determine the values of the studies. */
 type GridArguments = Pick<
   SweepArguments,
-  | "target"
-  | "url"
-  | "batchSizes"
-  | "concurrency"
-  | "channels"
-  | "queueDelay"
-  | "bandwidth"
-  | "roundTrip"
+  "target" | "url" | "batchSizes" | "concurrency" | "channels" | "queueDelay"
 >;
 
 const all = "all";
@@ -53,11 +43,7 @@ const defaults = {
   },
   protocol: { batchSizes: [1, 8], concurrency: [1, 16] },
   channels: ["each", "shared"],
-  // 43.6 images/s of the published A100 run are 210 Mbit/s as float32; its round trips were 22 to 31 ms
-  protocolLink: { bandwidthMbps: 200, roundTripMs: 24 },
   queueDelaysUs: [0, 1_000, 5_000, 10_000],
-  bandwidthsMbps: [10, 100, 1_000],
-  roundTripsMs: [10, 60],
   rounds: 3,
 } as const;
 
@@ -111,22 +97,6 @@ function addStudyGridOptions(command: Command): void {
         listOf(wholeNumber(0, 10_000_000)),
         defaults.queueDelaysUs,
       ),
-    )
-    .addOption(
-      listOption(
-        "--bandwidth <Mbit/s>",
-        "bandwidth of the emulated link in each direction",
-        listOf(numberUpTo(1_000_000)),
-        defaults.bandwidthsMbps,
-      ),
-    )
-    .addOption(
-      listOption(
-        "--round-trip <milliseconds>",
-        "round-trip time of the emulated link",
-        listOf(wholeNumber(0, 60_000)),
-        defaults.roundTripsMs,
-      ),
     );
 }
 
@@ -137,14 +107,6 @@ function addStudyRunOptions(command: Command): void {
       "number of cold starts, and of measurements of each load point (queue-delay and memory: one)",
       wholeNumber(1, 100),
       defaults.rounds,
-    )
-    .addOption(
-      new Option(
-        "--execution-provider <name>",
-        "execution provider for profiling operators on this machine; cuda shows nodes that fall back to the CPU",
-      )
-        .choices(["cpu", "cuda"])
-        .default("cpu"),
     )
     .option(
       "--against <record>",
@@ -163,20 +125,17 @@ ${studyIds.map((id) => `  ${id.padEnd(14)}${studyQuestions[id]}`).join("\n")}
 Each study is a section of the report. ${all} runs every study that the environment supports, which takes half an hour with the
 default sizes and the full model on a small machine, and minutes with --weights tiny --rounds 1.
 protocol and concurrency measure the loads of the published tables in deployments and at addresses (--target deployed, --url), which
-takes half an hour; a local simulation measures fewer unless --batch-sizes and --concurrency are given. protocol then compares the
-channels of the most clients behind an emulated link of ${defaults.protocolLink.bandwidthMbps} Mbit/s and ${defaults.protocolLink.roundTripMs} ms.
+takes half an hour; a local simulation measures fewer unless --batch-sizes and --concurrency are given.
 queue-delay reloads the model with other configurations and restores the original one, also after Ctrl-C. It requires
 --model-control-mode explicit, as in local simulations. If the model control API requires a key, it is read from the deployed
-container; keys of pods and of addresses given with --url are not supported. In local simulations, scaling and topology run
-environments of the stack multi-gpu with fewer GPUs and in both topologies; deployed environments are measured as they are and
-compared with --against.
+container; keys of pods and of addresses given with --url are not supported. scaling and topology measure a deployed environment as
+it is, and compare it with the record of another deployment (--against).
 
 Examples:
   $ npx clipstack sweep all --weights tiny --rounds 1
   $ npx clipstack sweep batch concurrency --environment single-gpu --backend embed,onnx
-  $ npx clipstack sweep link --bandwidth 10,100 --round-trip 20,60
   $ npx clipstack sweep protocol --backend onnx --weights tiny --channels each,shared,4,new
-  $ npx clipstack sweep scaling topology --environment multi-gpu-4x
+  $ npx clipstack sweep scaling --environment single-gpu --target deployed --output one-gpu.json
   $ npx clipstack sweep scaling --environment multi-gpu-4x --target deployed --against one-gpu.json
 
 Exit codes: 0 success, 1 a study failed, an endpoint differs or requests failed, 2 wrong usage or settings, 130 interrupted.`;
@@ -207,8 +166,6 @@ async function sweep(names: readonly string[], args: SweepArguments): Promise<vo
         prepared,
         {
           rounds: args.rounds,
-          profileBatches: [...new Set([1, Math.max(...grid.batchSizes)])],
-          executionProvider: args.executionProvider,
           against: args.against,
           mayRestart: args.restart === true,
         },
@@ -271,7 +228,6 @@ export function gridOf(args: GridArguments): StudyGrid {
       batchSizes: batchSizes ?? protocol.batchSizes,
       concurrency: concurrency ?? protocol.concurrency,
       channels: args.channels,
-      link: defaults.protocolLink,
     },
     concurrency:
       concurrency === undefined
@@ -281,7 +237,5 @@ export function gridOf(args: GridArguments): StudyGrid {
           }
         : { concurrency, "queue-delay": concurrency, scaling: concurrency, topology: concurrency },
     queueDelaysUs: args.queueDelay,
-    bandwidthsMbps: args.bandwidth,
-    roundTripsMs: args.roundTrip,
   };
 }

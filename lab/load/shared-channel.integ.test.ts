@@ -6,11 +6,9 @@ import { type ChannelsOption, withChannels } from "../../target/load/channels.ts
 import { measureLoad } from "../../target/load/measure-load.ts";
 import { startSleepingTriton } from "../../target/load/test-sleeping-triton.ts";
 import { prepareRequests } from "../../target/requests/prepare.ts";
-import { hostAndPort } from "./link.ts";
 import { startLinkProxy } from "./link-proxy.ts";
-import { clients } from "./study.ts";
 
-/** Link of the study `protocol`, which 41.5 float32 images per second fill. */
+/** Link that 41.5 float32 images per second fill. */
 const link = { bandwidthMbps: 200, roundTripMs: 24 };
 const tensor = new Float32Array(3 * 224 * 224);
 
@@ -19,7 +17,8 @@ async function rateBehindLink(
   { endpoint, url }: { readonly endpoint: "onnx-http" | "onnx-grpc"; readonly url: string },
   channels: ChannelsOption,
 ): Promise<number> {
-  const proxy = await startLinkProxy(hostAndPort(url), link);
+  const { hostname: host, port } = new URL(url.includes("://") ? url : `grpc://${url}`);
+  const proxy = await startLinkProxy({ host, port: Number(port) }, link);
   try {
     const requests = await prepareRequests(
       {
@@ -33,7 +32,7 @@ async function rateBehindLink(
       1,
     );
     const { requestsPerSecond, errors } = await measureLoad(requests, {
-      load: withChannels(clients(16), channels),
+      load: withChannels({ kind: "closed loop", concurrency: 16 }, channels),
       windowSeconds: 2,
       windows: 3,
       durationSeconds: 60,
