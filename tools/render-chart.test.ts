@@ -120,11 +120,7 @@ test.each(files.filter(({ path }) => path.endsWith(".pbtxt")))(
 );
 
 test("the templates pass safe options to Triton", () => {
-  const facts = JSON.parse(
-    /"clipstack\.contract" -\}\}\n([\s\S]*)\n\{\{- end/.exec(
-      textOf("templates/_contract.tpl"),
-    )?.[1] ?? "",
-  );
+  const facts = JSON.parse(textOf("files/contract.json"));
   expect(parseTritonArgs(facts.tritonCommand.slice(1))).toMatchObject({
     "strict-readiness": true,
     "exit-on-error": true,

@@ -49,7 +49,7 @@ export function chartFiles(): readonly RenderedFile[] {
     { path: `${chart}/values.yaml`, text: valuesText() },
     { path: `${chart}/values.schema.json`, text: schemaText() },
     { path: `${chart}/README.md`, text: readmeText() },
-    { path: `${chart}/templates/_contract.tpl`, text: contractText() },
+    { path: `${chart}/files/contract.json`, text: contractText() },
     { path: `${chart}/prometheus/adapter-rules.yaml`, text: adapterRules() },
     ...modelConfigFiles(),
     ...valuesFiles(chart),
@@ -62,16 +62,10 @@ const schema = {
   ...z.toJSONSchema(chartValues, { io: "input", target: "draft-7" }),
 } as JsonSchema;
 
-/** `values.schema.json`: also accepts null, and removed values, which the chart rejects with a message of its own. */
+/** `values.schema.json`: also accepts null in place of every value. */
 function schemaText(): string {
   const accepting = structuredClone(schema) as MutableSchema;
   acceptNull(accepting);
-  for (const path of Object.keys(removedValues)) {
-    const keys = path.split(".");
-    const name = keys.pop()!;
-    const parent = keys.reduce((inner, key) => inner.properties![key]!, accepting);
-    parent.properties![name] = { description: "Removed." };
-  }
   return `${JSON.stringify(accepting, null, 2)}\n`;
 }
 
@@ -182,14 +176,6 @@ const ownEnv = [
   "TLS_KEY_FILE",
 ] as const satisfies readonly ServerEnvName[];
 
-/** Values of earlier versions, and the values to use instead. The schema accepts them, so that a template can name those. */
-const removedValues = {
-  "model.name": "set models, and triton.modelKind u8 for uint8 pixels",
-  "triton.variant": "set triton.modelKind",
-  "triton.modelConfig.text": "set triton.modelConfig.texts.<name of the model in Triton>",
-  "triton.modelConfig.variant": "the configurations follow from triton.gpus",
-} as const;
-
 /** Name of a model of the catalogue, and the facts that templates need. */
 function catalogueEntry({ name, towers, embedding }: ModelSpec) {
   const { kind, file } = towers.text?.input.tokenizer ?? {};
@@ -213,7 +199,7 @@ function suffixOf(modelKind: TunableKind): string {
   return tritonModelName({ name: "" }, modelKind);
 }
 
-/** Named template with the facts that templates share with the server, as JSON. */
+/** Facts that templates share with the server. */
 function contractText(): string {
   const facts = {
     ports: {
@@ -252,7 +238,6 @@ function contractText(): string {
       leavesOf(ownValues() as MutableSchema).map(([path, value]) => [path, value.default ?? null]),
     ),
     suffixes: Object.fromEntries(tunableKinds.map((modelKind) => [modelKind, suffixOf(modelKind)])),
-    removedValues,
     queueTime,
     ownEnv,
     // NVIDIA's image contains no model
@@ -270,13 +255,8 @@ function contractText(): string {
       open: restrictionArguments("open"),
     },
   };
-  return [
-    "{{- /* Rendered by 'npm run render' from contract. Do not edit. */ -}}",
-    '{{- define "clipstack.contract" -}}',
-    JSON.stringify(facts, null, 2),
-    "{{- end -}}",
-    "",
-  ].join("\n");
+  return `${JSON.stringify(facts, null, 2)}
+`;
 }
 
 function restrictionArguments(modelControl: "closed" | "open"): readonly string[] {

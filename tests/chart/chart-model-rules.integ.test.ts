@@ -38,26 +38,6 @@ describe.skipIf(noHelm !== "")("chart with invalid models fails in one line", ()
       "modelSpecs.0.name must not be the name of a model in the catalogue, got dinov2-small",
     ],
     [
-      "on the former name of the model",
-      { model: { name: "openclip_vit_b32_u8" } },
-      "model.name was removed: set models, and triton.modelKind u8 for uint8 pixels",
-    ],
-    [
-      "on the former name of the model kind",
-      { triton: { ...triton, variant: "u8" } },
-      "triton.variant was removed: set triton.modelKind",
-    ],
-    [
-      "on the former name of the configurations",
-      { triton: { ...triton, modelConfig: { variant: "single-gpu" } } },
-      "triton.modelConfig.variant was removed: the configurations follow from triton.gpus",
-    ],
-    [
-      "on the former configuration of the model",
-      { triton: { ...triton, modelConfig: { text: 'name: "openclip_vit_b32"' } } },
-      "triton.modelConfig.text was removed: set triton.modelConfig.texts.<name of the model in Triton>",
-    ],
-    [
       "on the configuration of a model that is not served",
       { triton: { ...triton, modelConfig: { texts: { resnet: 'name: "resnet"' } } } },
       "triton.modelConfig.texts must have only the models that Triton serves (openclip_vit_b32), got resnet",

@@ -2,12 +2,8 @@
 Checks of combinations that the schema cannot express. Fails with one line for the first invalid combination.
 */}}
 {{- define "clipstack.checks" -}}
-{{- $contract := include "clipstack.contract" nil | fromJson -}}
+{{- $contract := include "clipstack.contract" $ | fromJson -}}
 {{- $v := .Values -}}
-{{- $plain := $v | toJson | fromJson -}}
-{{- range $path, $use := $contract.removedValues -}}
-{{- if include "clipstack.valueAt" (list $plain $path) }}{{ fail (printf "%s was removed: %s" $path $use) }}{{ end -}}
-{{- end -}}
 {{- if not (or $v.embed.enabled $v.triton.enabled) -}}
 {{- fail "embed.enabled or triton.enabled must be true: nothing would be deployed" -}}
 {{- end -}}
@@ -268,15 +264,6 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- end -}}
 {{- end -}}
 
-{{/* Value at a dotted path as text; empty if there is none. Arguments: values, path. */}}
-{{- define "clipstack.valueAt" -}}
-{{- $value := index . 0 -}}
-{{- range $key := index . 1 | splitList "." -}}
-{{- $value = kindIs "map" $value | ternary $value dict | dig $key "" -}}
-{{- end -}}
-{{- $value -}}
-{{- end -}}
-
 {{/* Maximum number of GPUs of the release, including a rolling update. */}}
 {{- define "clipstack.maxGpus" -}}
 {{- $sum := 0 -}}
@@ -294,7 +281,7 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 
 {{/* Maximum number of pods of the release, including a rolling update. */}}
 {{- define "clipstack.maxPods" -}}
-{{- $surge := (include "clipstack.contract" nil | fromJson).surge -}}
+{{- $surge := (include "clipstack.contract" $ | fromJson).surge -}}
 {{- $sum := 0 -}}
 {{- range $component := list "embed" "triton" -}}
 {{- $it := index $.Values $component -}}

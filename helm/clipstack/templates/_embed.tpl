@@ -1,6 +1,6 @@
 {{/* Settings of the embed server, as environment variables. */}}
 {{- define "clipstack.embedEnv" -}}
-{{- $contract := include "clipstack.contract" nil | fromJson -}}
+{{- $contract := include "clipstack.contract" $ | fromJson -}}
 {{- $embed := .Values.embed -}}
 - name: BACKEND
   value: {{ $embed.backend | quote }}

@@ -1,6 +1,11 @@
+{{/* Facts that the templates share with the server, rendered from contract, as JSON. Argument: root. */}}
+{{- define "clipstack.contract" -}}
+{{- .Files.Get "files/contract.json" -}}
+{{- end -}}
+
 {{/* Sets the values that are null to their defaults. Every template begins with it, because Helm renders them in any order. */}}
 {{- define "clipstack.defaults" -}}
-{{- range $path, $default := (include "clipstack.contract" nil | fromJson).defaults -}}
+{{- range $path, $default := (include "clipstack.contract" $ | fromJson).defaults -}}
 {{- $parent := $.Values -}}
 {{- $keys := splitList "." $path -}}
 {{- range initial $keys -}}
@@ -107,12 +112,12 @@ default
 {{- max 1 (floor $cores | int) -}}
 {{- end -}}
 
-{{/* Update strategy of a Deployment. Argument: whether an additional pod can be scheduled; without a spare GPU it cannot. */}}
+{{/* Update strategy of a Deployment. Arguments: root, whether an additional pod can be scheduled; without a spare GPU it cannot. */}}
 {{- define "clipstack.strategy" -}}
 type: RollingUpdate
 rollingUpdate:
-  {{- if . }}
-  maxSurge: {{ (include "clipstack.contract" nil | fromJson).surge }}
+  {{- if index . 1 }}
+  maxSurge: {{ (include "clipstack.contract" (index . 0) | fromJson).surge }}
   maxUnavailable: 0
   {{- else }}
   maxSurge: 0
@@ -139,7 +144,7 @@ capabilities:
 {{- end -}}
 
 {{- define "clipstack.podSecurity" -}}
-{{- $user := (include "clipstack.contract" nil | fromJson).user -}}
+{{- $user := (include "clipstack.contract" $ | fromJson).user -}}
 runAsNonRoot: true
 {{- if .Values.fixedUser }}
 runAsUser: {{ $user.uid }}
@@ -184,7 +189,7 @@ topologySpreadConstraints:
       matchLabels:
         {{- include "clipstack.selectorLabels" . | nindent 8 }}
     # a rolling update spreads the new pods independently of the old ones
-    matchLabelKeys: [{{ (include "clipstack.contract" nil | fromJson).templateHashLabel }}]
+    matchLabelKeys: [{{ (include "clipstack.contract" $root | fromJson).templateHashLabel }}]
 {{- end }}
 {{- end -}}
 
@@ -207,13 +212,13 @@ spec:
       {{- include "clipstack.selectorLabels" . | nindent 6 }}
 {{- end -}}
 
-{{/* `behavior` of an autoscaler. Arguments: its values, GPUs per pod. */}}
+{{/* `behavior` of an autoscaler. Arguments: root, its values, GPUs per pod. */}}
 {{- define "clipstack.behavior" -}}
-{{- $scaling := index . 0 -}}
+{{- $scaling := index . 1 -}}
 {{- if $scaling.behavior -}}
 {{- toYaml $scaling.behavior -}}
-{{- else if gt (index . 1 | int) 0 -}}
-{{- $behavior := (include "clipstack.contract" nil | fromJson).gpuScaling -}}
+{{- else if gt (index . 2 | int) 0 -}}
+{{- $behavior := (include "clipstack.contract" (index . 0) | fromJson).gpuScaling -}}
 {{- $_ := set $behavior.scaleDown "stabilizationWindowSeconds" (int $scaling.scaleDownWindowSeconds) -}}
 {{- toYaml $behavior -}}
 {{- else -}}
@@ -243,7 +248,7 @@ scaleDown:
 
 {{/* Maximum start time of a Triton in seconds: TensorRT builds an engine of each tower on each GPU. */}}
 {{- define "clipstack.tritonStart" -}}
-{{- $times := (include "clipstack.contract" nil | fromJson).startSeconds -}}
+{{- $times := (include "clipstack.contract" $ | fromJson).startSeconds -}}
 {{- $towers := (include "clipstack.towers" . | fromJson).towers -}}
 {{- $engines := include "clipstack.compiles" . | empty | ternary 0 (mul (int .Values.triton.gpus) (len $towers)) -}}
 {{- .Values.triton.startSeconds | default (add $times.triton (mul $times.tritonEngine $engines)) -}}
@@ -251,7 +256,7 @@ scaleDown:
 
 {{/* Maximum start time of the embed server in seconds, until the models are loaded or a gateway responds to /healthz. */}}
 {{- define "clipstack.embedStart" -}}
-{{- .Values.embed.startSeconds | default (include "clipstack.contract" nil | fromJson).startSeconds.embed -}}
+{{- .Values.embed.startSeconds | default (include "clipstack.contract" $ | fromJson).startSeconds.embed -}}
 {{- end -}}
 
 {{/* Progress deadline of a rollout in seconds: twice the start time, plus image pulls. A gateway is ready with its first Triton. */}}

@@ -6,7 +6,7 @@ weights in a model repository and key of `model.towers`; `triton`, name in Trito
 */}}
 {{- define "clipstack.towers" -}}
 {{- $v := .Values -}}
-{{- $contract := include "clipstack.contract" nil | fromJson -}}
+{{- $contract := include "clipstack.contract" $ | fromJson -}}
 {{- $known := $contract.catalogue -}}
 {{- $catalogue := keys $known | sortAlpha | join ", " -}}
 {{- range $index, $spec := $v.modelSpecs -}}

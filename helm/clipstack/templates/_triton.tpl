@@ -9,7 +9,7 @@ their fingerprint (contract/fingerprint.ts). Arguments: root, tower.
 {{- if $own -}}
 {{- $own -}}
 {{- else -}}
-{{- $contract := include "clipstack.contract" nil | fromJson -}}
+{{- $contract := include "clipstack.contract" $root | fromJson -}}
 {{- $gpus := int $root.Values.triton.gpus -}}
 {{- $parts := splitList (printf "%s\n" $contract.instancesMark) ($root.Files.Get (printf "model-configs/%s.pbtxt" $tower.triton)) -}}
 {{- $devices := gt $gpus 0 | ternary (printf "kind: KIND_GPU\n    count: 1\n    gpus: [%s]" (until $gpus | join ", ")) "kind: KIND_CPU\n    count: 1" -}}
@@ -36,7 +36,7 @@ parameters { key: "{{ $name }}" value { string_value: "{{ $value }}" } }
 {{- end -}}
 
 {{- define "clipstack.tritonArgs" -}}
-{{- $contract := include "clipstack.contract" nil | fromJson -}}
+{{- $contract := include "clipstack.contract" $ | fromJson -}}
 {{- $args := concat $contract.tritonCommand (list (printf "--model-config-name=%s" $contract.modelConfigName) (printf "--exit-timeout-secs=%v" .Values.triton.graceSeconds)) -}}
 {{- $isOpen := eq .Values.triton.modelControl "open" -}}
 {{- if or $isOpen (eq .Values.model.weights "image") -}}
@@ -71,7 +71,7 @@ divided, and a pod without traffic has 0. Takes a list: the root, labels.
 */}}
 {{- define "clipstack.queueTime" -}}
 {{- $root := index . 0 -}}
-{{- $expression := (include "clipstack.contract" nil | fromJson).queueTime.expression -}}
+{{- $expression := (include "clipstack.contract" $root | fromJson).queueTime.expression -}}
 {{- $expression | replace "BY" (index . 1) | replace "SELECTOR" (include "clipstack.tritonSelector" $root) | replace "WINDOW" (include "clipstack.queueWindow" $root) -}}
 {{- end -}}
 
@@ -95,6 +95,6 @@ avg({{ include "clipstack.queueTime" (list . "pod") }})
 groups:
   - name: clipstack
     rules:
-      - record: "{{ (include "clipstack.contract" nil | fromJson).queueTime.record }}{{ include "clipstack.queueWindow" . }}"
+      - record: "{{ (include "clipstack.contract" $ | fromJson).queueTime.record }}{{ include "clipstack.queueWindow" . }}"
         expr: {{ include "clipstack.queueTime" (list . "namespace, pod") | quote }}
 {{- end -}}

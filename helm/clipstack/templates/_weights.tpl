@@ -9,7 +9,7 @@ Arguments: root, component.
 {{- $model := $root.Values.model -}}
 {{- $isInit := eq $model.weights "init" -}}
 {{- $isGateway := include "clipstack.isGateway" . -}}
-{{- $contract := include "clipstack.contract" nil | fromJson -}}
+{{- $contract := include "clipstack.contract" $root | fromJson -}}
 {{- $towers := (include "clipstack.towers" $root | fromJson).towers -}}
 {{- $isOnly := eq (len $towers) 1 -}}
 {{- $containers := list -}}
@@ -82,7 +82,7 @@ initContainers:
 {{- define "clipstack.imageCheck" -}}
 {{- $root := index . 0 -}}
 {{- $tower := index . 1 -}}
-{{- $contract := include "clipstack.contract" nil | fromJson -}}
+{{- $contract := include "clipstack.contract" $root | fromJson -}}
 {{- $image := include "clipstack.tritonImage" $root | fromJson -}}
 {{- $file := contains $contract.tensorrtFile (include "clipstack.modelConfig" (list $root $tower)) | ternary $contract.tensorrtFile "model.onnx" -}}
 - name: weights{{ $tower.suffix }}
@@ -145,7 +145,7 @@ weights{{ eq (index . 0).Values.model.weights "init" | ternary (index . 1).suffi
 {{/* Mounts of the weights in the model repository of a pod. Arguments: root, component. */}}
 {{- define "clipstack.weightsMount" -}}
 {{- $root := index . 0 -}}
-{{- $contract := include "clipstack.contract" nil | fromJson -}}
+{{- $contract := include "clipstack.contract" $root | fromJson -}}
 {{- $mounts := list -}}
 {{- $component := index . 1 -}}
 {{- range $tower := (include "clipstack.mountedTowers" . | fromJson).towers -}}
