@@ -15,6 +15,7 @@ import { drillRecordKind } from "../verify/drills/drill-record.ts";
 import { chartFiles } from "./render-chart.ts";
 import { gpuDocs } from "./render-gpus.ts";
 import { imageLockFiles } from "./render-image-lock.ts";
+import { llmsText } from "./render-llms.ts";
 import { modelConfigFiles } from "./render-model-configs.ts";
 import { modelDocs } from "./render-models.ts";
 import { outputPages } from "./render-outputs.ts";
@@ -30,6 +31,7 @@ const completeProducers: readonly (() => readonly RenderedFile[])[] = [
   () => [ruleIdFile()],
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "docs/gpus.md", text: gpuDocs() }],
+  () => [llmsText()],
   () => [{ path: "docs/models.md", text: modelDocs() }],
   () => [{ path: "docs/results.md", text: resultsDocs() }],
   () => [

@@ -1,7 +1,7 @@
 import type { ClusterRequirements } from "../../constructs/kubernetes/cluster-requirements.ts";
 import { gpuResource } from "../../contract/gpus.ts";
 import { podSecurity } from "../../contract/pods.ts";
-import { type HostVerdict, merged, noFindings, note, problem } from "../host/host-findings.ts";
+import { type HostVerdict, merged, noFindings, note, problem } from "../shared/host-verdict.ts";
 import type { Problem } from "../shared/problem.ts";
 import { isOlder } from "../shared/versions.ts";
 import type {

@@ -1,24 +1,15 @@
 import type { HostRequirements, RequiredPort } from "../../constructs/docker/host-requirements.ts";
 import { modelCatalogue } from "../../contract/models/index.ts";
 import { trainedWeightsCommand } from "../../contract/models/trained-weights.ts";
+import { type HostVerdict, merged, noFindings, note, problem } from "../shared/host-verdict.ts";
 import type { Problem } from "../shared/problem.ts";
 import { isOlder } from "../shared/versions.ts";
+import { judgeNvidia } from "./gpu-findings.ts";
 import { coresNote } from "./host-cores.ts";
 import { type HostFacts, isUnknown } from "./host-facts.ts";
-import type { Gpu, Listener, PublishedPort } from "./host-parse.ts";
-
-/** Result of comparing a host or cluster with the requirements of an environment. */
-export interface HostVerdict {
-  /** Unmet requirements. Empty: the environment can be deployed. */
-  readonly problems: readonly Problem[];
-  /** Facts that could not be read and possible problems, one line each. */
-  readonly notes: readonly string[];
-}
+import type { Listener, PublishedPort } from "./host-parse.ts";
 
 type Needs = HostRequirements;
-type GpuNeeds = NonNullable<HostRequirements["gpu"]>;
-type GpuUse = GpuNeeds["uses"][number];
-type GpuId = GpuUse["gpus"][number];
 
 /** Compares a host with the requirements of an environment. */
 export function judgeHost(needs: Needs, facts: HostFacts): HostVerdict {
@@ -34,19 +25,6 @@ export function judgeHost(needs: Needs, facts: HostFacts): HostVerdict {
     judgeRandomWeights(needs, facts),
   );
 }
-
-export const noFindings: HostVerdict = { problems: [], notes: [] };
-
-/** Concatenates the problems and notes of all verdicts. */
-export function merged(...verdicts: readonly HostVerdict[]): HostVerdict {
-  return {
-    problems: verdicts.flatMap(({ problems }) => problems),
-    notes: verdicts.flatMap(({ notes }) => notes),
-  };
-}
-
-export const problem = (it: Problem): HostVerdict => ({ problems: [it], notes: [] });
-export const note = (line: string): HostVerdict => ({ problems: [], notes: [line] });
 
 /** Oldest engine with the API of the Docker provider and with start periods of health checks. */
 const oldestEngine = "20.10";
@@ -114,187 +92,9 @@ function judgeLimits({ memory = [], cores }: Needs, { engine }: HostFacts): Host
 
 const architectures: ReadonlySet<string> = new Set(["x86_64", "amd64", "aarch64", "arm64"]);
 
-const installToolkit =
-  "install NVIDIA Container Toolkit on the host, then 'sudo nvidia-ctk runtime configure --runtime=docker' and 'sudo systemctl restart docker'";
-
 /** Returns whether containers of the environment already run on the host; they use the GPU memory that is required. */
 function isDeployed({ environment }: Needs, { published }: HostFacts): boolean {
   return published.some((it) => it.environment === environment);
-}
-
-function judgeNvidia(
-  needs: GpuNeeds,
-  { engine, nvidia }: HostFacts,
-  deployed: boolean,
-): HostVerdict {
-  const runtime = judgeRuntime(needs, engine, nvidia?.hook ?? { unknown: "" });
-  const gpus = nvidia?.gpus ?? { unknown: "nvidia-smi was not run" };
-  if (gpus === "no-driver") {
-    const none = problem({
-      code: "nvidia-driver",
-      message: "the NVIDIA driver must be installed on the host, but nvidia-smi is missing",
-      fix: "install the driver and reboot the host, or set accelerator: cpu",
-    });
-    return merged(runtime, none);
-  }
-  if ("failed" in gpus && /is not a valid field to query/.test(gpus.failed)) {
-    const { branch = 510, image = "" } = highestDriver(needs) ?? {};
-    const old = problem({
-      code: "nvidia-driver",
-      // nvidia-smi reports the compute capability from branch 510 on
-      message: `the NVIDIA driver must be ${branch} or newer${image && ` for ${image}`}, got one before 510: nvidia-smi fails with '${gpus.failed}'`,
-      fix: "upgrade the driver of the host",
-    });
-    return merged(runtime, old);
-  }
-  if ("failed" in gpus) {
-    const broken = problem({
-      code: "nvidia-driver",
-      message: `nvidia-smi must work on the host, but fails: ${gpus.failed}`,
-      fix: "reboot the host if the driver was updated, or reinstall the driver",
-    });
-    return merged(runtime, broken);
-  }
-  return isUnknown(gpus)
-    ? merged(runtime, note(`GPUs were not checked: ${gpus.unknown}`))
-    : merged(runtime, judgeGpus(needs, gpus, deployed));
-}
-
-/** Checks GPU support of Docker. A single GPU is requested with `gpus` (hook or CDI), several with the runtime `nvidia`. */
-function judgeRuntime(
-  { uses }: GpuNeeds,
-  engine: HostFacts["engine"],
-  hook: NonNullable<HostFacts["nvidia"]>["hook"],
-): HostVerdict {
-  if (engine.runtimes.includes("nvidia")) return noFindings;
-  const several = uses.find(({ gpus }) => gpus.length > 1);
-  if (several !== undefined) {
-    return problem({
-      code: "nvidia-runtime",
-      message: `Docker must have the runtime 'nvidia' for the ${several.gpus.length} GPUs of ${several.service}, got ${engine.runtimes.join(", ")}`,
-      fix: installToolkit,
-    });
-  }
-  if (hook === true || engine.cdiDevices.some((id) => id.startsWith("nvidia.com/gpu="))) {
-    return noFindings;
-  }
-  if (isUnknown(hook)) {
-    return note("Docker has no runtime 'nvidia'; other GPU support was not checked");
-  }
-  return problem({
-    code: "nvidia-runtime",
-    message:
-      "Docker must support GPUs, but has neither the runtime 'nvidia' nor NVIDIA's hook or CDI devices",
-    fix: installToolkit,
-  });
-}
-
-/** Accepted fraction of the catalogue's memory; ECC and some drivers reduce the usable memory by up to a sixteenth. */
-const vramTolerance = 0.93;
-
-function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[], deployed: boolean): HostVerdict {
-  const problems: Problem[] = [];
-  const has = `${gpus.length} ${gpus.length === 1 ? "GPU" : "GPUs"}`;
-  if (gpus.length < needs.count) {
-    problems.push({
-      code: "gpu-count",
-      message: `the host must have ${needs.count} GPUs (host.count), got ${gpus.length}`,
-      fix:
-        gpus.length === 0
-          ? "use a host with GPUs, or set accelerator: cpu"
-          : `set host.count to ${gpus.length} and use only these GPUs, or use a host with ${needs.count}`,
-    });
-  }
-  const notes: string[] = [];
-  const find = (id: GpuId) =>
-    gpus.find(({ index, uuid }) => (typeof id === "number" ? index === id : uuid === id));
-  const usesOf = new Map<GpuId, GpuUse[]>();
-  for (const use of needs.uses) {
-    for (const id of use.gpus) usesOf.set(id, [...(usesOf.get(id) ?? []), use]);
-  }
-  for (const [id, uses] of usesOf) {
-    const users = uses.map(({ service }) => service);
-    const gpu = find(id);
-    const label = typeof id === "number" ? `GPU ${id}` : id;
-    if (typeof id === "string" && id.startsWith("MIG-")) {
-      notes.push(
-        `${id} of ${users.join(" and ")} was not checked: 'nvidia-smi -L' on the host lists MIG devices`,
-      );
-      continue;
-    }
-    if (gpu === undefined) {
-      // already reported as too few GPUs
-      if (typeof id === "number" && id < needs.count && gpus.length < needs.count) continue;
-      problems.push({
-        code: "gpu-missing",
-        message: `${label} of ${users.join(" and ")} must exist on the host, got ${has}${gpus.length === 0 ? "" : `: ${gpus.map((it) => (typeof id === "number" ? it.index : it.uuid)).join(", ")}`}`,
-        fix: "use GPUs that 'nvidia-smi -L' lists on the host",
-      });
-      continue;
-    }
-    if (gpu.failure !== undefined) {
-      problems.push({
-        code: "nvidia-driver",
-        message: `${label} (${gpu.name}) of ${users.join(" and ")} must report its memory, but nvidia-smi prints '${gpu.failure}'`,
-        fix: `reset it ('sudo nvidia-smi --gpu-reset -i ${gpu.index}'), reboot the host, or use another GPU`,
-      });
-      continue;
-    }
-    if (gpu.mig === "enabled") {
-      problems.push({
-        code: "gpu-kind",
-        message: `${label} (${gpu.name}) of ${users.join(" and ")} must be a whole GPU, but its MIG mode is enabled`,
-        fix: `set gpus to UUIDs of its MIG devices ('nvidia-smi -L') and host.migProfile, or disable the mode: 'sudo nvidia-smi -i ${gpu.index} -mig 0'`,
-      });
-      continue;
-    }
-    if (gpu.memoryMiB < needs.vramMiB * vramTolerance) {
-      problems.push({
-        code: "gpu-memory",
-        message: `${label} (${gpu.name}) must have the memory of ${needs.name} (host.gpu), ${needs.vramMiB} MiB, got ${gpu.memoryMiB} MiB`,
-        fix: "set host.gpu to the model of the GPU",
-      });
-    }
-    const needed = uses.reduce((sum, { miB }) => sum + miB, 0);
-    if (!deployed && gpu.memoryMiB >= needed && gpu.freeMiB < needed) {
-      problems.push({
-        code: "gpu-memory",
-        message: `${label} must have about ${needed} MiB free, got ${gpu.freeMiB} of ${gpu.memoryMiB} MiB (required: ${uses.map(({ service, miB }) => `${service} ${miB}`).join(" + ")})`,
-        fix: "stop the processes that 'nvidia-smi' lists on the host, or use another GPU",
-      });
-    }
-    if (gpu.computeCapability !== needs.computeCapability && /^\d/.test(gpu.computeCapability)) {
-      problems.push({
-        code: "gpu-kind",
-        message: `${label} must have compute capability ${needs.computeCapability} of ${needs.name} (${needs.label}, host.gpu), got ${gpu.computeCapability} (${gpu.name})`,
-        fix: "set host.gpu to the model of the GPU, because images and TensorRT engines depend on it",
-      });
-    }
-  }
-  return merged({ problems, notes }, judgeDriver(needs, gpus));
-}
-
-/** Newest driver that an image of the environment requires. */
-function highestDriver({ drivers }: GpuNeeds): GpuNeeds["drivers"][number] | undefined {
-  return [...drivers].sort((a, b) => b.branch - a.branch)[0];
-}
-
-function judgeDriver(needs: GpuNeeds, gpus: readonly Gpu[]): HostVerdict {
-  const version = gpus[0]?.driver ?? "";
-  const branch = Number.parseInt(version, 10);
-  const highest = highestDriver(needs);
-  if (highest === undefined || Number.isNaN(branch) || branch >= highest.branch) return noFindings;
-  const message = `the NVIDIA driver must be ${highest.branch} or newer for CUDA ${highest.cuda} of ${highest.image}, got ${version}`;
-  if (needs.dataCentre) {
-    return note(
-      `${message}; on a data-centre GPU the compatibility package of the image may suffice`,
-    );
-  }
-  return problem({
-    code: "nvidia-driver",
-    message,
-    fix: `upgrade the driver of the host, or set an older image`,
-  });
 }
 
 function judgeKind(needs: NonNullable<Needs["kind"]>, { kind, images }: HostFacts): HostVerdict {

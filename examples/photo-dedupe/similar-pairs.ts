@@ -60,10 +60,12 @@ export async function openCosineBlocks(): Promise<CosineBlocks> {
           const largest = result.largest!.data as Float32Array;
           const n = right.dims[0]!;
           for (const [i, most] of largest.entries()) {
-            if (most < limits[row + i]!) continue;
-            for (let j = self ? Math.max(0, row + i + 1 - column) : 0; j < n; j++) {
+            const limit = limits[row + i]!;
+            // a photo is compared with later ones only
+            const first = self ? Math.max(0, row + i + 1 - column) : 0;
+            for (let j = most < limit ? n : first; j < n; j++) {
               const cosine = cosines[i * n + j]!;
-              if (cosine >= limits[row + i]!) onHit(row + i, column + j, cosine);
+              if (cosine >= limit) onHit(row + i, column + j, cosine);
             }
           }
           onBlock?.();

@@ -54,11 +54,7 @@ const adobeYcc = 1;
  */
 export function readFrame(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const tables = { quantisers: [], dc: [], ac: [] };
-  let isJfif = false;
-  let transform;
-  let interval = 0;
-  let frame;
+  const read = { quantisers: [], dc: [], ac: [], isJfif: false, interval: 0 };
   let at = 2;
   for (;;) {
     if (at + 4 > bytes.length || bytes[at] !== 0xff) throw new UnsupportedJpeg("no marker");
@@ -67,27 +63,35 @@ export function readFrame(bytes) {
     if (end > bytes.length || end < at + 4) throw new UnsupportedJpeg("a segment is cut short");
     const body = Buffer.from(bytes.buffer, bytes.byteOffset + at + 4, end - at - 4);
     at = end;
-    if (marker === APP0) isJfif ||= isOf(body, jfif);
-    else if (marker === APP14) transform = isOf(body, adobe) ? body[colourBytes - 1] : transform;
-    else if (marker === DQT) readQuantisers(body, tables.quantisers);
-    else if (marker === DHT) readTables(body, tables);
-    else if (marker === DRI) interval = body.readUInt16BE(0);
-    else if (marker === SOF0 || marker === SOF1) {
-      if (frame !== undefined) throw new UnsupportedJpeg("two frames");
-      frame = readComponents(body);
-    } else if (marker === SOS) {
-      if (frame === undefined) throw new UnsupportedJpeg("no frame");
-      readScan(body, frame.components, tables);
-      break;
-    } else if ((marker < APP0 || marker > APP15) && marker !== COM) {
-      throw new UnsupportedJpeg(`marker ${marker}`);
-    }
+    if (readSegment(marker, body, read)) break;
   }
+  const { frame, interval, isJfif, transform } = read;
   const { components } = frame;
   const areNumbered = components.every(({ id }, index) => id === index + 1);
   const isYcc = isJfif || transform === adobeYcc || (transform === undefined && areNumbered);
   if (components.length === 3 && !isYcc) throw new UnsupportedJpeg("unsupported colour space");
   return { ...frame, interval, scan: at };
+}
+
+/** Adds a segment to what was read. @returns whether the image data follow it */
+function readSegment(marker, body, read) {
+  if (marker === APP0) read.isJfif ||= isOf(body, jfif);
+  else if (marker === APP14) {
+    if (isOf(body, adobe)) read.transform = body[colourBytes - 1];
+  } else if (marker === DQT) readQuantisers(body, read.quantisers);
+  else if (marker === DHT) readTables(body, read);
+  else if (marker === DRI) read.interval = body.readUInt16BE(0);
+  else if (marker === SOF0 || marker === SOF1) {
+    if (read.frame !== undefined) throw new UnsupportedJpeg("two frames");
+    read.frame = readComponents(body);
+  } else if (marker === SOS) {
+    if (read.frame === undefined) throw new UnsupportedJpeg("no frame");
+    readScan(body, read.frame.components, read);
+    return true;
+  } else if ((marker < APP0 || marker > APP15) && marker !== COM) {
+    throw new UnsupportedJpeg(`marker ${marker}`);
+  }
+  return false;
 }
 
 function isOf(body, identifier) {

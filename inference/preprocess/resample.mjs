@@ -140,6 +140,7 @@ export class Resampler {
     return at.result;
   }
 
+  // biome-ignore lint/complexity/useMaxParams: the arguments of the function in WebAssembly
   #horizontal(channels, from, stride, rows, taps, columns, to) {
     this.kernel.code[`horizontal${channels}`](from, stride, rows, taps, columns, to);
   }

@@ -55,7 +55,7 @@ export async function startEmbed(
 ): Promise<ServerProcess> {
   const ports = await freePorts(1);
   const files = { image: weights ?? (await ensureTinyModel(defaultModel)) };
-  return start("embed", ports, embedPaths.readyz, program, [], {
+  return start("embed", ports, embedPaths.readyz, program, {
     LOG_LEVEL: "error",
     MODEL_REPOSITORY: await linkedRepository([{ spec: defaultModel, files }]),
     ...env,
@@ -86,7 +86,7 @@ export async function startTriton(program: readonly string[] = sources): Promise
     ...["tritonserver", `--model-repository=${repository}`],
     ...["--model-control-mode=explicit", "--load-model=*", ...services],
   ];
-  return start("triton", ports, oipPaths.ready, program, args, {}, () =>
+  return start("triton", ports, oipPaths.ready, [...program, ...args], {}, () =>
     rmSync(repository, { recursive: true, force: true }),
   );
 }
@@ -96,12 +96,11 @@ async function start(
   ports: readonly number[],
   readyPath: string,
   program: readonly string[],
-  args: readonly string[],
   env: Readonly<Record<string, string>>,
   onEnd = () => {},
 ): Promise<ServerProcess> {
   const command = [process.execPath, "--import", endWithParent, ...program];
-  const child = startChild({ command, args, env });
+  const child = startChild({ command, args: [], env });
   void child.exited.then(onEnd);
   const readyUrl = `http://127.0.0.1:${ports[0]}${readyPath}`;
   const ready = await waitUntilReady(child, readyUrl, startSeconds);

@@ -8,16 +8,35 @@ import {
   releasesOf,
   resourcesOf,
 } from "../facts/workloads.ts";
-import type { Path, ResourceChange } from "../input/change.ts";
+import type { Path, ResourceChange, StackChange } from "../input/change.ts";
 import { PathSet } from "../input/path-set.ts";
 import { canBeSecret, hasSecretPattern, isSecretName } from "../input/secrets.ts";
 import { isObject, textsIn } from "../input/value-paths.ts";
-import { each, type ReviewRule, rule } from "./rule.ts";
+import { each, type ReviewRule, type RuleMatch, rule } from "./rule.ts";
 
 const sensitivePaths = cached(({ sensitive }: ResourceChange) => new PathSet(sensitive));
 
 function isFromSensitiveVariable(resource: ResourceChange, path: Path): boolean {
   return sensitivePaths(resource).covers(path.slice(0, -1));
+}
+
+/** Literal values of Secrets that a synthesized stack declares. */
+function* literalSecretData(change: StackChange): Generator<RuleMatch> {
+  // in a plan, the provider marks all data of Secrets as sensitive, whatever its source
+  if (change.source === "plan") return;
+  for (const resource of resourcesOf(change, "kubernetes_secret")) {
+    for (const field of ["data", "string_data"] as const) {
+      const data = resource.after?.[field];
+      if (!isObject(data)) continue;
+      for (const [name, value] of Object.entries(data)) {
+        if (typeof value !== "string" || value === "" || isExpression(value)) continue;
+        yield {
+          address: resource.address,
+          message: `${field}.${name} must come from a sensitive variable, got a literal value`,
+        };
+      }
+    }
+  }
 }
 
 /** Readable secrets. Findings never contain values. */
@@ -59,21 +78,7 @@ export const secretRules: readonly ReviewRule[] = [
           };
         }
       }
-      // in a plan, the provider marks all data of Secrets as sensitive, whatever its source
-      if (change.source === "plan") return;
-      for (const resource of resourcesOf(change, "kubernetes_secret")) {
-        for (const field of ["data", "string_data"] as const) {
-          const data = resource.after?.[field];
-          if (!isObject(data)) continue;
-          for (const [name, value] of Object.entries(data)) {
-            if (typeof value !== "string" || value === "" || isExpression(value)) continue;
-            yield {
-              address: resource.address,
-              message: `${field}.${name} must come from a sensitive variable, got a literal value`,
-            };
-          }
-        }
-      }
+      yield* literalSecretData(change);
     },
   }),
   rule({
