@@ -149,7 +149,7 @@ test.each([
   ],
   [
     JSON.stringify({ ...file, figures: [{ ...file.figures[0], range: [1, 2] }] }),
-    "a.json: figures.0: must have a value or a range",
+    "a.json: figures.0 must have a value or a range",
   ],
 ])("fails on a wrong file of figures: %#", (text, message) => {
   expect(() => parsePublished(text, "a.json")).toThrow(message);
