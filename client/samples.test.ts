@@ -13,7 +13,7 @@ import { fullTestRepository, type TestRepository } from "../emulator/test-reposi
 import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
 import type { RunningEmbedServer } from "../inference-image/server/embed-server.ts";
 import { startLoaded } from "../inference-image/server/test-embed-server.ts";
-import { ensureTinyModel, modelFile } from "../model-tools/generate.ts";
+import { ensureTinyModel, modelFile } from "../model-tools/generate/generate.ts";
 
 /** Samples of README.md and of the guide to another model, compiled against the built package and run against servers with the tiny model. */
 

@@ -6,7 +6,7 @@ import { basename, delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { tinyModel } from "../model-tools/test-model.ts";
+import { tinyModel } from "../model-tools/generate/test-model.ts";
 import { commandsRun } from "./commands.ts";
 
 /** Runs documented commands verbatim in a fresh copy of the project with the tiny model. */

@@ -4,8 +4,8 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { imageTowerOf, normalisedImage } from "../contract/model-shapes.ts";
 import { defaultModel } from "../contract/models/index.ts";
 import { elementCount } from "../contract/tensor.ts";
-import { exportedTower } from "../model-tools/test-exported-tower.ts";
-import { writeModel } from "../model-tools/test-model.ts";
+import { writeModel } from "../model-tools/generate/test-model.ts";
+import { exportedTower } from "../model-tools/graph/test-exported-tower.ts";
 import { type ModelRegistry, openModelRegistry, type RegistryFlags } from "./model-registry.ts";
 import { type TestRepository, testRepository } from "./test-repository.ts";
 

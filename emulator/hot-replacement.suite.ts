@@ -13,9 +13,9 @@ import { printModelConfig } from "../contract/print-model-config.ts";
 import { elementCount, type Fp32Tensor, type Tensor } from "../contract/tensor.ts";
 import { nextModelName, tritonModel } from "../contract/triton-models.ts";
 import { testGateway } from "../inference-image/gateway/test-gateway.ts";
-import { addVersion } from "../model-tools/deploy-version.ts";
-import { generateModel } from "../model-tools/generate.ts";
-import { tinyModel } from "../model-tools/test-model.ts";
+import { generateModel } from "../model-tools/generate/generate.ts";
+import { tinyModel } from "../model-tools/generate/test-model.ts";
+import { addVersion } from "../model-tools/repository/deploy-version.ts";
 import { testRepository } from "./test-repository.ts";
 import { unloadedMs, unloadingFirst } from "./test-unloading-proxy.ts";
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { openGrpcTransport } from "../client/triton/grpc-transport.ts";
 import { defaultModel } from "../contract/models/index.ts";
-import { tinyModel } from "../model-tools/test-model.ts";
+import { tinyModel } from "../model-tools/generate/test-model.ts";
 import { createTritonEmulator, type TritonEmulatorSettings } from "./index.ts";
 
 async function started(settings: TritonEmulatorSettings) {

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import type { Modality, ModelSpec } from "../contract/model-spec.ts";
 import { catalogueNames, modelCatalogue } from "../contract/models/index.ts";
 import { parseTritonArgs } from "../contract/triton-flags.ts";
-import { defaultSeed, generateModel } from "../model-tools/generate.ts";
-import { writeModelRepository } from "../model-tools/repository.ts";
+import { defaultSeed, generateModel } from "../model-tools/generate/generate.ts";
+import { writeModelRepository } from "../model-tools/repository/repository.ts";
 import { startTritonEmulator } from "./triton-emulator.ts";
 
 /** Model of an ONNX file. */

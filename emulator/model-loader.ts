@@ -11,7 +11,7 @@ import {
 import { namedOutputs, openSession } from "../inference/session/onnx-session.ts";
 import type { ModelSession } from "../inference/session/types.ts";
 import { InferenceError } from "../inference/threads/inference-error.ts";
-import { isFolder } from "../model-tools/publish-file.ts";
+import { isFolder } from "../model-tools/files/publish-file.ts";
 import { completeConfig } from "./complete-config.ts";
 import { ensembleRunner, type ModelLookup, stepVersion } from "./ensemble-runner.ts";
 import { checkModelConfig, checkModelFits } from "./model-config-check.ts";

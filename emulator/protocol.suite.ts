@@ -13,7 +13,7 @@ import {
 } from "../client/triton/wire-grpc.ts";
 import { defaultModel } from "../contract/models/index.ts";
 import { tritonModelName } from "../contract/triton-models.ts";
-import { tinyModel } from "../model-tools/test-model.ts";
+import { tinyModel } from "../model-tools/generate/test-model.ts";
 import { fullTestRepository, type TestRepository, tinyConfig } from "./test-repository.ts";
 
 export interface ProtocolServer {

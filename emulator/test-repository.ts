@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { defaultModel } from "../contract/models/index.ts";
 import { parseTritonArgs, type ResolvedTritonFlags } from "../contract/triton-flags.ts";
 import { tritonModelName } from "../contract/triton-models.ts";
-import { writeModelRepository } from "../model-tools/repository.ts";
-import { tinyModel } from "../model-tools/test-model.ts";
+import { tinyModel } from "../model-tools/generate/test-model.ts";
+import { writeModelRepository } from "../model-tools/repository/repository.ts";
 
 const fp32Name = tritonModelName(defaultModel, "fp32");
 

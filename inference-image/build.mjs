@@ -18,7 +18,7 @@ const external = ["onnxruntime-node", "sharp"];
 const assets = [
   "inference/preprocess/image-kernel.wasm",
   "client/triton/proto",
-  "model-tools/proto",
+  "model-tools/onnx/proto",
 ];
 
 /** @type {import("esbuild").BuildOptions} */

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../artefact/free-ports.ts";
 import { startClipstack } from "../cli/test-programs.ts";
-import { tinyModel } from "../model-tools/test-model.ts";
+import { tinyModel } from "../model-tools/generate/test-model.ts";
 import { providerEnvironment } from "./deploy/test-project.ts";
 
 /** The examples outside the repository, with the packed packages, from `npm install` on. */

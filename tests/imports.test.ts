@@ -386,8 +386,8 @@ const exceptions: Readonly<Record<string, readonly (number | string)[]>> = {
   "verify/cluster/cluster-api.ts": [512],
   "verify/drills/drill-load.ts": [512],
   // architectures by model
-  "model-tools/architectures.ts": ["openclip-vit-b32", "vit-b-32"],
-  "model-tools/text-architectures.ts": [512, "openclip-vit-b32"],
+  "model-tools/generate/architectures.ts": ["openclip-vit-b32", "vit-b-32"],
+  "model-tools/generate/text-architectures.ts": [512, "openclip-vit-b32"],
   // measurements of one model
   "bench/capacity/service-times.ts": ["../../contract/models/openclip-vit-b32.ts"],
   "constructs/checks/container-limits.ts": [512], // MiB

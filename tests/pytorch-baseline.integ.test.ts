@@ -15,10 +15,10 @@ import { imageTowerOf } from "../contract/model-shapes.ts";
 import { openclipVitB32 } from "../contract/models/openclip-vit-b32.ts";
 import { imageTensor } from "../inference/preprocess/image-tensor.ts";
 import { openLocalEmbedder } from "../inference/session/local-embedder.ts";
-import { syntheticImages } from "../model-tools/compare-models.ts";
-import { onnxChunks } from "../model-tools/onnx-writer.ts";
-import { exportedTower } from "../model-tools/test-exported-tower.ts";
-import { tinyModel } from "../model-tools/test-model.ts";
+import { syntheticImages } from "../model-tools/check/compare-models.ts";
+import { tinyModel } from "../model-tools/generate/test-model.ts";
+import { exportedTower } from "../model-tools/graph/test-exported-tower.ts";
+import { onnxChunks } from "../model-tools/onnx/writer.ts";
 import { readSamples } from "../target/reference/reference.ts";
 import { cosine } from "../target/stats/statistics.ts";
 

@@ -9,7 +9,7 @@ import { imageTowerOf } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import type { SimulatedSource } from "../../target/open/simulated-targets.ts";
 import { readBenchImages } from "../../target/reference/bench-images.ts";
 import { makeReference, readSamples } from "../../target/reference/reference.ts";

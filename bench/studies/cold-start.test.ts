@@ -7,7 +7,7 @@ import { readArtefact } from "../../artefact/artefact.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { dockerDocument } from "../../artefact/test-artefact.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { planFor } from "../../target/service/local-environment.ts";
 import { coldStarts } from "./cold-start.ts";
 import type { ColdStart } from "./study.ts";

@@ -8,7 +8,7 @@ import type { Modality, ModelSpec, ModelTower } from "../../contract/model-spec.
 import { defaultModel } from "../../contract/models/index.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { modelFile } from "../../model-tools/generate.ts";
+import { modelFile } from "../../model-tools/generate/generate.ts";
 import { type ReferenceModel, referenceModels } from "../../target/reference/reference.ts";
 import { modelFilesOf } from "../../verify/verify.ts";
 import { namedModel } from "../model/named-model.ts";

@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { modelSidecar } from "../../model-tools/model-info.ts";
+import { modelSidecar } from "../../model-tools/files/model-info.ts";
 import { clipstack } from "../test-programs.ts";
 
 let folder: string;

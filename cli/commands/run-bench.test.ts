@@ -5,7 +5,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { dockerDocument } from "../../artefact/test-artefact.ts";
 import { testBenchRecord } from "../../bench/report/test-bench-record.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { synthesized } from "../test-synthesized.ts";
 import { sharedModel } from "./bench-models.ts";
 import { devicesOf, withPreparedBench } from "./run-bench.ts";

@@ -29,7 +29,7 @@ import { towerOf } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
-import { ensureOptimised } from "../../model-tools/optimise.ts";
+import { ensureOptimised } from "../../model-tools/convert/optimise.ts";
 import { renderText } from "../../report/render/render-text.ts";
 import { saveReports } from "../../report/save-reports.ts";
 import { isSelected } from "../../target/open/open-services.ts";

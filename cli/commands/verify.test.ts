@@ -7,7 +7,7 @@ import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { embedsDocument } from "../../artefact/test-artefact.ts";
 import { parseRecord } from "../../bench/record/record.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { generateModel } from "../../model-tools/generate.ts";
+import { generateModel } from "../../model-tools/generate/generate.ts";
 import { clipstack, startClipstack } from "../test-programs.ts";
 import { synthesized } from "../test-synthesized.ts";
 

@@ -8,8 +8,8 @@ import { fp32Kinds } from "../../contract/repository-files.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
-import { modelFile } from "../../model-tools/generate.ts";
-import { modelInfo } from "../../model-tools/model-info.ts";
+import { modelInfo } from "../../model-tools/files/model-info.ts";
+import { modelFile } from "../../model-tools/generate/generate.ts";
 import { renderText } from "../../report/render/render-text.ts";
 import {
   recordText,

@@ -17,10 +17,10 @@ import {
   harmonicMean,
   nearestNeighbours,
   neighbourAgreement,
-} from "../../model-tools/accuracy.ts";
-import { compareModels } from "../../model-tools/compare-models.ts";
-import { preparedPath } from "../../model-tools/prepared-file.ts";
-import { embedWith } from "../../model-tools/run-model.ts";
+} from "../../model-tools/check/accuracy.ts";
+import { compareModels } from "../../model-tools/check/compare-models.ts";
+import { embedWith } from "../../model-tools/check/run-model.ts";
+import { preparedPath } from "../../model-tools/files/prepared-file.ts";
 import { clipstack } from "../test-programs.ts";
 import { ensurePython, onnxruntimePackages } from "./python-environment.ts";
 import { trainedModel } from "./test-trained-model.ts";

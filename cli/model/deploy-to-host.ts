@@ -8,9 +8,9 @@ import { modelRepositoryMount } from "../../contract/server/server-env.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
 import { nextModelName, tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { checkVersion, type DeployedVersion } from "../../model-tools/deploy-version.ts";
-import { externalDataOf } from "../../model-tools/external-data.ts";
-import { sidecarPath } from "../../model-tools/model-info.ts";
+import { externalDataOf } from "../../model-tools/files/external-data.ts";
+import { sidecarPath } from "../../model-tools/files/model-info.ts";
+import { checkVersion, type DeployedVersion } from "../../model-tools/repository/deploy-version.ts";
 import { Docker } from "../host/docker-command.ts";
 import { environmentFile } from "../shared/artefact.ts";
 

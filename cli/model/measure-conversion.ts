@@ -1,7 +1,11 @@
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
-import { neighbourAgreement } from "../../model-tools/accuracy.ts";
-import { type Agreement, compareModels } from "../../model-tools/compare-models.ts";
-import { openTower, type RunnableModel, type TowerInputs } from "../../model-tools/run-model.ts";
+import { neighbourAgreement } from "../../model-tools/check/accuracy.ts";
+import { type Agreement, compareModels } from "../../model-tools/check/compare-models.ts";
+import {
+  openTower,
+  type RunnableModel,
+  type TowerInputs,
+} from "../../model-tools/check/run-model.ts";
 import { median } from "../../target/stats/statistics.ts";
 import { cosineText } from "./model-output.ts";
 

@@ -9,11 +9,11 @@ import { UserError } from "../../contract/user-error.ts";
 import { fullTestRepository, repositoryAt } from "../../emulator/test-repository.ts";
 import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { writeTestRepository } from "../../inference-image/models/test-text-model.ts";
-import { modelFile } from "../../model-tools/generate.ts";
-import { onnxChunks } from "../../model-tools/onnx-writer.ts";
-import { ensureOptimised } from "../../model-tools/optimise.ts";
-import { exportedTower } from "../../model-tools/test-exported-tower.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { ensureOptimised } from "../../model-tools/convert/optimise.ts";
+import { modelFile } from "../../model-tools/generate/generate.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
+import { exportedTower } from "../../model-tools/graph/test-exported-tower.ts";
+import { onnxChunks } from "../../model-tools/onnx/writer.ts";
 import { registerModelCheck } from "./model-check.ts";
 
 let folder: string;

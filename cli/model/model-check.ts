@@ -11,13 +11,17 @@ import { UserError } from "../../contract/user-error.ts";
 import { imageTensor, pixelTensor } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { tokenTensor } from "../../inference/session/token-tensor.ts";
-import { type Counterpart, checkModel, type ModelReport } from "../../model-tools/check-model.ts";
-import { syntheticImages } from "../../model-tools/compare-models.ts";
-import { modelFile } from "../../model-tools/generate.ts";
-import { modalityOf, tensorText } from "../../model-tools/model-structure.ts";
-import { readOnnx } from "../../model-tools/onnx-reader.ts";
-import { openTower, rowsOf, type TowerInputs } from "../../model-tools/run-model.ts";
-import { sampleTokenIds } from "../../model-tools/token-samples.ts";
+import {
+  type Counterpart,
+  checkModel,
+  type ModelReport,
+} from "../../model-tools/check/check-model.ts";
+import { syntheticImages } from "../../model-tools/check/compare-models.ts";
+import { openTower, rowsOf, type TowerInputs } from "../../model-tools/check/run-model.ts";
+import { sampleTokenIds } from "../../model-tools/check/token-samples.ts";
+import { modelFile } from "../../model-tools/generate/generate.ts";
+import { modalityOf, tensorText } from "../../model-tools/graph/model-structure.ts";
+import { readOnnx } from "../../model-tools/onnx/reader.ts";
 import { readSamples } from "../../target/reference/reference.ts";
 import { percentage, repeated } from "../shared/option-values.ts";
 import { displayPath } from "../shared/project.ts";

@@ -15,9 +15,9 @@ import { unloadingFirst } from "../../emulator/test-unloading-proxy.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { identityModel } from "../../inference/session/test-identity-model.ts";
 import { startGateway } from "../../inference-image/gateway/test-triton.ts";
-import { generateModel } from "../../model-tools/generate.ts";
-import { writeModelRepository } from "../../model-tools/repository.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { generateModel } from "../../model-tools/generate/generate.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
+import { writeModelRepository } from "../../model-tools/repository/repository.ts";
 import { registerModelDeploy } from "./model-deploy.ts";
 
 const { name: model, inputs } = tritonModel(spec, "fp32");

@@ -5,7 +5,10 @@ import { tensorrtFile } from "../../contract/model-config.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
 import { kindModality } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { type DeployedVersion, deployVersion } from "../../model-tools/deploy-version.ts";
+import {
+  type DeployedVersion,
+  deployVersion,
+} from "../../model-tools/repository/deploy-version.ts";
 import { apiKeyVariable } from "../cluster/deployed-environments.ts";
 import { displayPath } from "../shared/project.ts";
 import { describeProbes, type ProbeResult, startProbes } from "./deploy-probes.ts";

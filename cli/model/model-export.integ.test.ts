@@ -7,20 +7,20 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Modality } from "../../contract/model-spec.ts";
 import { modelCatalogue } from "../../contract/models/index.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
-import { compareModels, syntheticImages } from "../../model-tools/compare-models.ts";
-import { structureOf } from "../../model-tools/model-structure.ts";
-import { readOnnx } from "../../model-tools/onnx-reader.ts";
-import { openClipTower } from "../../model-tools/open-clip-weights.ts";
-import { recogniseTower } from "../../model-tools/recognise-tower.ts";
-import { openTower } from "../../model-tools/run-model.ts";
-import { Safetensors } from "../../model-tools/safetensors.ts";
-import { writeModel } from "../../model-tools/test-model.ts";
+import { compareModels, syntheticImages } from "../../model-tools/check/compare-models.ts";
+import { openTower } from "../../model-tools/check/run-model.ts";
+import { sampleTokenIds } from "../../model-tools/check/token-samples.ts";
+import { openClipTower } from "../../model-tools/fetch/open-clip-weights.ts";
+import { Safetensors } from "../../model-tools/fetch/safetensors.ts";
 import {
   safetensorsFile,
   smallOpenClip,
   smallOpenClipConfig,
-} from "../../model-tools/test-safetensors.ts";
-import { sampleTokenIds } from "../../model-tools/token-samples.ts";
+} from "../../model-tools/fetch/test-safetensors.ts";
+import { writeModel } from "../../model-tools/generate/test-model.ts";
+import { structureOf } from "../../model-tools/graph/model-structure.ts";
+import { recogniseTower } from "../../model-tools/graph/recognise-tower.ts";
+import { readOnnx } from "../../model-tools/onnx/reader.ts";
 
 const python = process.env.CLIPSTACK_PYTHON_TORCH ?? "python3";
 const has = spawnSync(python, ["-c", "import torch, onnx, onnxruntime, onnxscript, open_clip"]);

@@ -14,9 +14,9 @@ import { Command } from "commander";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { siglip2Base224 } from "../../contract/models/siglip2-base-224.ts";
 import { testModel, testSentencePiece } from "../../inference/text/test-sentencepiece.ts";
-import { generateModel } from "../../model-tools/generate.ts";
-import { modelSidecar, sha256Of } from "../../model-tools/model-info.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { modelSidecar, sha256Of } from "../../model-tools/files/model-info.ts";
+import { generateModel } from "../../model-tools/generate/generate.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { registerModelExport } from "./model-export.ts";
 
 let folder: string;

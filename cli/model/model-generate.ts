@@ -3,14 +3,14 @@ import { type Command, Option } from "commander";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { type ModelInfo, modelInfo } from "../../model-tools/files/model-info.ts";
 import {
   architectureOf,
   type ModelProfile,
   modelProfiles,
-} from "../../model-tools/architectures.ts";
-import { defaultSeed, generateModel, modelFile } from "../../model-tools/generate.ts";
-import { type ModelInfo, modelInfo } from "../../model-tools/model-info.ts";
-import { textArchitectureOf } from "../../model-tools/text-architectures.ts";
+} from "../../model-tools/generate/architectures.ts";
+import { defaultSeed, generateModel, modelFile } from "../../model-tools/generate/generate.ts";
+import { textArchitectureOf } from "../../model-tools/generate/text-architectures.ts";
 import { startStatusLine } from "../../report/status-line.ts";
 import { displayPath } from "../shared/project.ts";
 import { megabytes, requireOwnSidecar, seedOf, standInNotice } from "./model-output.ts";

@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 import { InferenceSession, Tensor } from "onnxruntime-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { efficientnetLite0 } from "../../contract/models/efficientnet-lite0.ts";
-import { modelInfo } from "../../model-tools/model-info.ts";
+import { modelInfo } from "../../model-tools/files/model-info.ts";
 import { clipstack } from "../test-programs.ts";
 import { writeImported } from "./model-import.ts";
 import { trainedModel } from "./test-trained-model.ts";
@@ -73,7 +73,7 @@ describe.skipIf(missing + noTorch !== "")(
     test("has the same embeddings within 0.1 % of the largest value", async () => {
       await fetchWheels();
       const reference = fileURLToPath(
-        new URL("../../model-tools/efficientnet-reference.py", import.meta.url),
+        new URL("../../model-tools/generate/test-efficientnet.py", import.meta.url),
       );
       const input = join(folder, "input");
       const output = join(folder, "output");

@@ -6,12 +6,16 @@ import type { Interrupt } from "../../artefact/interrupt.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { trainedWeightsCommand } from "../../contract/models/trained-weights.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { architectureOf } from "../../model-tools/architectures.ts";
-import { Checkpoint, checkpointIndex, efficientNetFrom } from "../../model-tools/checkpoint.ts";
-import { modelFile } from "../../model-tools/generate.ts";
-import type { ModelInfo } from "../../model-tools/model-info.ts";
-import { onnxChunks } from "../../model-tools/onnx-writer.ts";
-import { draftModelFile } from "../../model-tools/publish-file.ts";
+import {
+  Checkpoint,
+  checkpointIndex,
+  efficientNetFrom,
+} from "../../model-tools/fetch/checkpoint.ts";
+import type { ModelInfo } from "../../model-tools/files/model-info.ts";
+import { draftModelFile } from "../../model-tools/files/publish-file.ts";
+import { architectureOf } from "../../model-tools/generate/architectures.ts";
+import { modelFile } from "../../model-tools/generate/generate.ts";
+import { onnxChunks } from "../../model-tools/onnx/writer.ts";
 import { displayPath } from "../shared/project.ts";
 import { runProgram } from "../shared/run-program.ts";
 import { interruptible } from "./interruptible.ts";

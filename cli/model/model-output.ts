@@ -4,8 +4,8 @@ import {
   modelInfo,
   readSidecar,
   sidecarPath,
-} from "../../model-tools/model-info.ts";
-import { isFolder, sizeOf } from "../../model-tools/publish-file.ts";
+} from "../../model-tools/files/model-info.ts";
+import { isFolder, sizeOf } from "../../model-tools/files/publish-file.ts";
 import { wholeNumber } from "../shared/option-values.ts";
 import { displayPath } from "../shared/project.ts";
 

@@ -26,7 +26,7 @@ const daliPython = process.env.CLIPSTACK_PYTHON_DALI ?? "python3";
 const python = process.env.CLIPSTACK_PYTHON ?? "python3";
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const images = here("../../inference/preprocess/test-preprocess-reference.py");
-const runner = here("../../model-tools/dali-run.py");
+const runner = here("../../model-tools/python/dali/test-run.py");
 
 const hasPackages = (program: string, packages: string) =>
   run(program, ["-c", `import ${packages}`]).then(

@@ -10,19 +10,19 @@ import { fp32Kinds } from "../../contract/repository-files.ts";
 import { firstStronglyTyped } from "../../contract/triton-releases.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { imageTensor, pixelTensor } from "../../inference/preprocess/image-tensor.ts";
-import { modelFile } from "../../model-tools/generate.ts";
-import { productsNotInHalf } from "../../model-tools/half-products.ts";
-import { type ModelInfo, modelInfo, sha256Of } from "../../model-tools/model-info.ts";
-import { type OnnxFile, readOnnx, tensorTypes } from "../../model-tools/onnx-reader.ts";
+import { productsNotInHalf } from "../../model-tools/check/half-products.ts";
+import { sampleTokenIds } from "../../model-tools/check/token-samples.ts";
 import {
   ensureOptimised,
   optimiseModel,
   preparedInfo,
   readPhotos,
-} from "../../model-tools/optimise.ts";
-import { preparedPath, selectModel } from "../../model-tools/prepared-file.ts";
-import { draftModelFile, publishFile, sizeOf } from "../../model-tools/publish-file.ts";
-import { sampleTokenIds } from "../../model-tools/token-samples.ts";
+} from "../../model-tools/convert/optimise.ts";
+import { type ModelInfo, modelInfo, sha256Of } from "../../model-tools/files/model-info.ts";
+import { preparedPath, selectModel } from "../../model-tools/files/prepared-file.ts";
+import { draftModelFile, publishFile, sizeOf } from "../../model-tools/files/publish-file.ts";
+import { modelFile } from "../../model-tools/generate/generate.ts";
+import { type OnnxFile, readOnnx, tensorTypes } from "../../model-tools/onnx/reader.ts";
 import { numberFrom, wholeNumber } from "../shared/option-values.ts";
 import { displayPath } from "../shared/project.ts";
 import { interruptible } from "./interruptible.ts";

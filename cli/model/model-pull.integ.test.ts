@@ -8,8 +8,8 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { testCertificate } from "../../http/test-certificate.ts";
-import { file, startProxy, startTlsFileServer } from "../../model-tools/test-file-server.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { file, startProxy, startTlsFileServer } from "../../model-tools/fetch/test-file-server.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 
 const program = join(import.meta.dirname, "../clipstack.mjs");
 

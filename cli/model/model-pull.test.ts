@@ -10,16 +10,16 @@ import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { openclipVitL14 } from "../../contract/models/openclip-vit-l14.ts";
 import { siglip2Base224 } from "../../contract/models/siglip2-base-224.ts";
 import { testModel, testSentencePiece } from "../../inference/text/test-sentencepiece.ts";
-import { generateModel } from "../../model-tools/generate.ts";
-import { structureOf } from "../../model-tools/model-structure.ts";
-import { readOnnx } from "../../model-tools/onnx-reader.ts";
 import {
   type Answer,
   file,
   startFileServer,
   type TestServer,
-} from "../../model-tools/test-file-server.ts";
-import { safetensorsFile, smallOpenClip } from "../../model-tools/test-safetensors.ts";
+} from "../../model-tools/fetch/test-file-server.ts";
+import { safetensorsFile, smallOpenClip } from "../../model-tools/fetch/test-safetensors.ts";
+import { generateModel } from "../../model-tools/generate/generate.ts";
+import { structureOf } from "../../model-tools/graph/model-structure.ts";
+import { readOnnx } from "../../model-tools/onnx/reader.ts";
 import { progressLine, registerModelPull } from "./model-pull.ts";
 
 const textInput = {

@@ -7,14 +7,19 @@ import {
 } from "../../contract/models/trained-weights.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
 import { UserError } from "../../contract/user-error.ts";
-import type { DownloadProgress } from "../../model-tools/download.ts";
-import { redactedUrl } from "../../model-tools/download-request.ts";
-import { modelFile } from "../../model-tools/generate.ts";
-import { hub, hubSource } from "../../model-tools/hub.ts";
-import { modelInfo } from "../../model-tools/model-info.ts";
-import { type Environment, openProxyDispatcher } from "../../model-tools/proxy-dispatcher.ts";
-import { FolderError } from "../../model-tools/publish-file.ts";
-import { isPulled, type PulledModel, pullModel, type TowerFile } from "../../model-tools/pull.ts";
+import type { DownloadProgress } from "../../model-tools/fetch/download.ts";
+import { redactedUrl } from "../../model-tools/fetch/download-request.ts";
+import { hub, hubSource } from "../../model-tools/fetch/hub.ts";
+import { type Environment, openProxyDispatcher } from "../../model-tools/fetch/proxy-dispatcher.ts";
+import {
+  isPulled,
+  type PulledModel,
+  pullModel,
+  type TowerFile,
+} from "../../model-tools/fetch/pull.ts";
+import { modelInfo } from "../../model-tools/files/model-info.ts";
+import { FolderError } from "../../model-tools/files/publish-file.ts";
+import { modelFile } from "../../model-tools/generate/generate.ts";
 import { startStatusLine } from "../../report/status-line.ts";
 import { displayPath } from "../shared/project.ts";
 import { megabytes, ofFiles, requireNoFolder, requireReplaceable } from "./model-output.ts";

@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import type { Command } from "commander";
 import { UserError } from "../../contract/user-error.ts";
-import { writeModelRepository } from "../../model-tools/repository.ts";
+import { writeModelRepository } from "../../model-tools/repository/repository.ts";
 import { displayPath } from "../shared/project.ts";
 import { modelArgument, namedModel } from "./named-model.ts";
 

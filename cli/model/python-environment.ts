@@ -5,7 +5,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { UserError } from "../../contract/user-error.ts";
-import { ownSuffix } from "../../model-tools/publish-file.ts";
+import { ownSuffix } from "../../model-tools/files/publish-file.ts";
 import { runProgram } from "../shared/run-program.ts";
 
 /** Locked packages of PyPI for a Python program. */

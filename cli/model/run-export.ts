@@ -11,9 +11,9 @@ import type { NumericTensor } from "../../contract/tensor.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { imageTensor } from "../../inference/preprocess/image-tensor.ts";
 import { tokenTensor } from "../../inference/session/token-tensor.ts";
-import { modelProfiles } from "../../model-tools/architectures.ts";
-import { readPhotos } from "../../model-tools/optimise.ts";
-import { sampleTokenIds } from "../../model-tools/token-samples.ts";
+import { sampleTokenIds } from "../../model-tools/check/token-samples.ts";
+import { readPhotos } from "../../model-tools/convert/optimise.ts";
+import { modelProfiles } from "../../model-tools/generate/architectures.ts";
 import { ofFiles } from "./model-output.ts";
 
 /** Runs `model-tools/python/export/export.py`. */

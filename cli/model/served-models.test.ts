@@ -7,7 +7,7 @@ import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { siglip2Base224 } from "../../contract/models/siglip2-base-224.ts";
 import { servedSpecs, serverEnv } from "../../contract/server/server-env.ts";
 import { testModel, testSentencePiece } from "../../inference/text/test-sentencepiece.ts";
-import { modelFile } from "../../model-tools/generate.ts";
+import { modelFile } from "../../model-tools/generate/generate.ts";
 import { embedSettings, gatewaySettings } from "./served-models.ts";
 
 /** Small models, so that their stand-ins in the checkout's model repository are written quickly. */

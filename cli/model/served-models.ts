@@ -6,15 +6,19 @@ import { type Modality, type ModelSpec, withModalities } from "../../contract/mo
 import { defaultModel } from "../../contract/models/index.ts";
 import { modelSettings, type ServerEnvName } from "../../contract/server/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { ensureGeneratedModel, ensureTinyModel, modelFile } from "../../model-tools/generate.ts";
-import { readSidecar } from "../../model-tools/model-info.ts";
-import { ensureOptimised } from "../../model-tools/optimise.ts";
-import { preparedPath } from "../../model-tools/prepared-file.ts";
+import { ensureOptimised } from "../../model-tools/convert/optimise.ts";
+import { readSidecar } from "../../model-tools/files/model-info.ts";
+import { preparedPath } from "../../model-tools/files/prepared-file.ts";
+import {
+  ensureGeneratedModel,
+  ensureTinyModel,
+  modelFile,
+} from "../../model-tools/generate/generate.ts";
 import {
   linkTowers,
   type RepositoryModel,
   writeModelRepository,
-} from "../../model-tools/repository.ts";
+} from "../../model-tools/repository/repository.ts";
 import { tokenizerProblem } from "./model-option.ts";
 import { standInNotice } from "./model-output.ts";
 import { namedModel, requireTower } from "./named-model.ts";

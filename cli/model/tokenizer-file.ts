@@ -4,12 +4,12 @@ import { textTowerOf } from "../../contract/model-shapes.ts";
 import type { ModelSpec, TextInput } from "../../contract/model-spec.ts";
 import { hubWeightsOf } from "../../contract/models/trained-weights.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
-import { downloadChecked } from "../../model-tools/download.ts";
-import { discardPart } from "../../model-tools/download-part.ts";
-import { hubSource } from "../../model-tools/hub.ts";
-import { sha256Of } from "../../model-tools/model-info.ts";
-import { type Environment, openProxyDispatcher } from "../../model-tools/proxy-dispatcher.ts";
-import { makeFolder, ownSuffix, sizeOf } from "../../model-tools/publish-file.ts";
+import { downloadChecked } from "../../model-tools/fetch/download.ts";
+import { discardPart } from "../../model-tools/fetch/download-part.ts";
+import { hubSource } from "../../model-tools/fetch/hub.ts";
+import { type Environment, openProxyDispatcher } from "../../model-tools/fetch/proxy-dispatcher.ts";
+import { sha256Of } from "../../model-tools/files/model-info.ts";
+import { makeFolder, ownSuffix, sizeOf } from "../../model-tools/files/publish-file.ts";
 import { displayPath } from "../shared/project.ts";
 
 export interface TokenizerFileOptions {

@@ -1,8 +1,8 @@
 import { resolve } from "node:path";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
-import { modelFile } from "../../model-tools/generate.ts";
-import type { TowerFile } from "../../model-tools/pull.ts";
+import type { TowerFile } from "../../model-tools/fetch/pull.ts";
+import { modelFile } from "../../model-tools/generate/generate.ts";
 import { requireTower } from "./named-model.ts";
 
 /** Description of the option `--output` of commands that write towers. */

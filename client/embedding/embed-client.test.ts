@@ -8,7 +8,7 @@ import { testCertificate } from "../../http/test-certificate.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import type { RunningEmbedServer } from "../../inference-image/server/embed-server.ts";
 import { startLoaded } from "../../inference-image/server/test-embed-server.ts";
-import { tinyRepository } from "../../model-tools/test-model.ts";
+import { tinyRepository } from "../../model-tools/generate/test-model.ts";
 import { openInferenceClient } from "./inference-client.ts";
 
 const apiKey = "0123456789abcdef";

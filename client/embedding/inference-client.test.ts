@@ -8,7 +8,7 @@ import { closedPort, listenHttp } from "../../http/test-listener.ts";
 import { openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import type { RunningEmbedServer } from "../../inference-image/server/embed-server.ts";
 import { startLoaded } from "../../inference-image/server/test-embed-server.ts";
-import { tinyModel, tinyRepository } from "../../model-tools/test-model.ts";
+import { tinyModel, tinyRepository } from "../../model-tools/generate/test-model.ts";
 import { ClientError } from "./client-error.ts";
 import {
   type InferenceClient,

@@ -19,8 +19,8 @@ import {
   type RunningEmbedServer,
   startEmbedServer,
 } from "../../inference-image/server/embed-server.ts";
-import { generateModel } from "../../model-tools/generate.ts";
-import { tinyModel, tinyRepository } from "../../model-tools/test-model.ts";
+import { generateModel } from "../../model-tools/generate/generate.ts";
+import { tinyModel, tinyRepository } from "../../model-tools/generate/test-model.ts";
 import { copySide, type EmbedOptions, embed } from "./embed.ts";
 import { cosine, findModel } from "./index-model.ts";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";

@@ -1,7 +1,7 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { onnxChunks } from "../../model-tools/onnx-writer.ts";
+import { onnxChunks } from "../../model-tools/onnx/writer.ts";
 import { type GroupOptions, group } from "./group.ts";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";
 import {

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import sharp, { type Sharp } from "sharp";
 import { expect, test } from "vitest";
 import { openInferenceClient } from "../../client/embedding/inference-client.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { readVector } from "./compare.ts";
 import { reasonOf } from "./dedupe-error.ts";
 import { embed } from "./embed.ts";

@@ -9,8 +9,8 @@ import {
 } from "../../client/embedding/inference-client.ts";
 import { efficientnetLite0 } from "../../contract/models/efficientnet-lite0.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { ensureTinyModel, generateModel } from "../../model-tools/generate.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { ensureTinyModel, generateModel } from "../../model-tools/generate/generate.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { embed } from "./embed.ts";
 import { cosine, findModel } from "./index-model.ts";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";

@@ -1,4 +1,4 @@
-import type { OnnxModel } from "../../model-tools/onnx-writer.ts";
+import type { OnnxModel } from "../../model-tools/onnx/writer.ts";
 
 /** Graph embedded as bytes in `similar-pairs.ts`: rows times columns, and the largest value of each row. */
 export const cosineBlockModel: OnnxModel = {

@@ -12,7 +12,7 @@ import {
 import { openclipVitB32 as spec } from "../../contract/models/openclip-vit-b32.ts";
 import { daliPipelinePath } from "../../contract/repository-files.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
-import { writeDaliModels } from "../../model-tools/repository.ts";
+import { writeDaliModels } from "../../model-tools/repository/repository.ts";
 import type { RunningEmbedServer } from "../server/embed-server.ts";
 import { startGateway, startTestTriton, type TestTriton } from "./test-triton.ts";
 

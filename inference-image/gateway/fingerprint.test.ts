@@ -14,9 +14,9 @@ import { modelsResponse } from "../../contract/openai-api.ts";
 import { repositoryAt } from "../../emulator/test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
-import { weightsIdentity } from "../../model-tools/fingerprint.ts";
-import { ensureTinyModel } from "../../model-tools/generate.ts";
-import { writeModelRepository } from "../../model-tools/repository.ts";
+import { ensureTinyModel } from "../../model-tools/generate/generate.ts";
+import { weightsIdentity } from "../../model-tools/repository/fingerprint.ts";
+import { writeModelRepository } from "../../model-tools/repository/repository.ts";
 import type { RunningEmbedServer } from "../server/embed-server.ts";
 import { startLoaded } from "../server/test-embed-server.ts";
 

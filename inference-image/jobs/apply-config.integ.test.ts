@@ -20,8 +20,8 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { elementCount, type Fp32Tensor } from "../../contract/tensor.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { fullTestRepository, type TestRepository } from "../../emulator/test-repository.ts";
-import { weightsIdentity } from "../../model-tools/fingerprint.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
+import { weightsIdentity } from "../../model-tools/repository/fingerprint.ts";
 import { type ApplyConfigOptions, applyConfig } from "./apply-config.ts";
 
 const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);

@@ -21,8 +21,8 @@ import { tritonModelName } from "../../contract/triton-models.ts";
 import { type TestRepository, testRepository } from "../../emulator/test-repository.ts";
 import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { listenHttp } from "../../http/test-listener.ts";
-import { weightsIdentity } from "../../model-tools/fingerprint.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
+import { weightsIdentity } from "../../model-tools/repository/fingerprint.ts";
 import {
   type ApplyConfigOptions,
   applyConfig,

@@ -4,9 +4,12 @@ import { basename, join } from "node:path";
 import { type ModelConfigJson, readModelConfig } from "../../client/triton/model-config.ts";
 import { type Loaded, ModelControl } from "../../client/triton/model-control.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
-import { versionsIn } from "../../model-tools/deploy-version.ts";
-import { type FingerprintedFile, withFingerprint } from "../../model-tools/fingerprint.ts";
-import { ownSuffix } from "../../model-tools/publish-file.ts";
+import { ownSuffix } from "../../model-tools/files/publish-file.ts";
+import { versionsIn } from "../../model-tools/repository/deploy-version.ts";
+import {
+  type FingerprintedFile,
+  withFingerprint,
+} from "../../model-tools/repository/fingerprint.ts";
 import { readArguments, UsageError } from "./role-arguments.ts";
 
 export interface ApplyConfigOptions {

@@ -2,10 +2,10 @@ import { copyFile, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { modelSha256, sha256Of, sidecarPath } from "../../model-tools/model-info.ts";
-import { exportedTower } from "../../model-tools/test-exported-tower.ts";
-import { writeWithExternalData } from "../../model-tools/test-external-data.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { modelSha256, sha256Of, sidecarPath } from "../../model-tools/files/model-info.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
+import { exportedTower } from "../../model-tools/graph/test-exported-tower.ts";
+import { writeWithExternalData } from "../../model-tools/onnx/test-external-data.ts";
 import { checkWeights, readCheckWeightsArguments } from "./check-weights.ts";
 
 let folder: string;

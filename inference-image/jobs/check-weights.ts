@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { tensorrtFile } from "../../contract/model-config.ts";
-import { requireHalfProducts } from "../../model-tools/half-products.ts";
-import { modelSha256, readSidecar, sha256Of } from "../../model-tools/model-info.ts";
-import { sizeOf } from "../../model-tools/publish-file.ts";
+import { requireHalfProducts } from "../../model-tools/check/half-products.ts";
+import { modelSha256, readSidecar, sha256Of } from "../../model-tools/files/model-info.ts";
+import { sizeOf } from "../../model-tools/files/publish-file.ts";
 import { readArguments, UsageError } from "./role-arguments.ts";
 
 export interface CheckWeightsOptions {

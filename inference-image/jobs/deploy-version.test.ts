@@ -8,8 +8,8 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { modelControlKeyVariable, parseTritonArgs } from "../../contract/triton-flags.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
-import { writeModelRepository } from "../../model-tools/repository.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
+import { writeModelRepository } from "../../model-tools/repository/repository.ts";
 import { deployVersion, readDeployVersionArguments } from "./deploy-version.ts";
 
 const model = tritonModelName(defaultModel, "fp32");

@@ -1,6 +1,6 @@
 import { isAbsolute } from "node:path";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
-import { type AddVersionOptions, addVersion } from "../../model-tools/deploy-version.ts";
+import { type AddVersionOptions, addVersion } from "../../model-tools/repository/deploy-version.ts";
 import { readArguments, UsageError } from "./role-arguments.ts";
 
 /** Reads the arguments of `deploy-version …`. @throws {UsageError} */

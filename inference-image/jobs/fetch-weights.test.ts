@@ -7,10 +7,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest";
 import { testCertificate } from "../../http/test-certificate.ts";
-import { sha256Of } from "../../model-tools/model-info.ts";
-import { exportedTower } from "../../model-tools/test-exported-tower.ts";
-import { writeWithExternalData } from "../../model-tools/test-external-data.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { sha256Of } from "../../model-tools/files/model-info.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
+import { exportedTower } from "../../model-tools/graph/test-exported-tower.ts";
+import { writeWithExternalData } from "../../model-tools/onnx/test-external-data.ts";
 import {
   type FetchWeightsOptions,
   fetchWeights as fetchWith,

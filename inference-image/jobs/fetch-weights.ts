@@ -1,13 +1,13 @@
 import { rename } from "node:fs/promises";
 import { join } from "node:path";
-import { type DownloadProgress, downloadChecked } from "../../model-tools/download.ts";
-import { discardPart } from "../../model-tools/download-part.ts";
-import { redactedUrl } from "../../model-tools/download-request.ts";
-import { externalLocations } from "../../model-tools/external-data.ts";
-import { sha256Of } from "../../model-tools/model-info.ts";
-import { openProxyDispatcher } from "../../model-tools/proxy-dispatcher.ts";
-import { folderErrorOf, makeFolder, sizeOf } from "../../model-tools/publish-file.ts";
-import { withFileLock } from "../../model-tools/pull-lock.ts";
+import { type DownloadProgress, downloadChecked } from "../../model-tools/fetch/download.ts";
+import { discardPart } from "../../model-tools/fetch/download-part.ts";
+import { redactedUrl } from "../../model-tools/fetch/download-request.ts";
+import { openProxyDispatcher } from "../../model-tools/fetch/proxy-dispatcher.ts";
+import { withFileLock } from "../../model-tools/fetch/pull-lock.ts";
+import { externalLocations } from "../../model-tools/files/external-data.ts";
+import { sha256Of } from "../../model-tools/files/model-info.ts";
+import { folderErrorOf, makeFolder, sizeOf } from "../../model-tools/files/publish-file.ts";
 import {
   type CheckWeightsOptions,
   checkWeights,

@@ -4,7 +4,7 @@ import { embeddingTensor, textTowerOf, tokenIds } from "../../contract/model-sha
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { configurationFile } from "../../contract/repository-files.ts";
 import { kindsOf, tritonModelName } from "../../contract/triton-models.ts";
-import { tinyModel, writeModel } from "../../model-tools/test-model.ts";
+import { tinyModel, writeModel } from "../../model-tools/generate/test-model.ts";
 
 /** Writes a text tower for tests: the sine of the token ids times a fixed matrix, so that each text has another embedding. */
 export async function writeTextModel(file: string, spec: ModelSpec): Promise<void> {

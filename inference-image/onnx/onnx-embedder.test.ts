@@ -5,12 +5,16 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { identityModel } from "../../inference/session/test-identity-model.ts";
-import { compareModels, syntheticImages, unitLength } from "../../model-tools/compare-models.ts";
-import { generateModel } from "../../model-tools/generate.ts";
-import { sha256Of, sidecarPath } from "../../model-tools/model-info.ts";
-import { ensureOptimised } from "../../model-tools/optimise.ts";
-import { embedWith } from "../../model-tools/run-model.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import {
+  compareModels,
+  syntheticImages,
+  unitLength,
+} from "../../model-tools/check/compare-models.ts";
+import { embedWith } from "../../model-tools/check/run-model.ts";
+import { ensureOptimised } from "../../model-tools/convert/optimise.ts";
+import { sha256Of, sidecarPath } from "../../model-tools/files/model-info.ts";
+import { generateModel } from "../../model-tools/generate/generate.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { createOnnxEmbedder } from "./onnx-embedder.ts";
 import { openServerModel, type ServerModelOptions } from "./server-model.ts";
 

@@ -10,8 +10,8 @@ import {
 } from "../../inference/session/tower-session.ts";
 import type { ModelSession } from "../../inference/session/types.ts";
 import { InferenceError } from "../../inference/threads/inference-error.ts";
-import { weightsIdentity } from "../../model-tools/fingerprint.ts";
-import { type SelectedModel, selectModel } from "../../model-tools/prepared-file.ts";
+import { type SelectedModel, selectModel } from "../../model-tools/files/prepared-file.ts";
+import { weightsIdentity } from "../../model-tools/repository/fingerprint.ts";
 
 export interface ServerModelOptions {
   readonly spec: ModelSpec;

@@ -20,7 +20,7 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { modelsResponse, openAiErrorResponse } from "../../contract/openai-api.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "../../inference/session/local-embedder.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import type { RunningEmbedServer } from "../server/embed-server.ts";
 import { photoModel, startOpenAiServer, truncatableModel } from "./test-openai-server.ts";
 

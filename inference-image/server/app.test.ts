@@ -20,7 +20,7 @@ import { quietMs } from "../../http/drain.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import { InferenceError } from "../../inference/threads/inference-error.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { createMetrics, type EmbedMetrics } from "../models/metrics.ts";
 import { ServedModels } from "../models/served-models.ts";
 import { HeldEmbedder, servedImages } from "../models/test-served-models.ts";

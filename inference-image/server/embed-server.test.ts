@@ -13,7 +13,7 @@ import { embedMetrics, embedResponse } from "../../contract/embed-api.ts";
 import { testCertificate } from "../../http/test-certificate.ts";
 import { closedPort, listen } from "../../http/test-listener.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
-import { tinyRepository } from "../../model-tools/test-model.ts";
+import { tinyRepository } from "../../model-tools/generate/test-model.ts";
 import type { RunningEmbedServer } from "./embed-server.ts";
 import { startLoading } from "./test-embed-server.ts";
 

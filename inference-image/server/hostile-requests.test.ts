@@ -7,7 +7,7 @@ import { embedMetrics } from "../../contract/embed-api.ts";
 import { embedRoutes } from "../../contract/embed-routes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import type { ImageEmbedder } from "../models/embedder.ts";
 import { createMetrics, type EmbedMetrics } from "../models/metrics.ts";
 import { HeldEmbedder, servedImages } from "../models/test-served-models.ts";

@@ -8,7 +8,7 @@ import { dinov2Small } from "../../contract/models/dinov2-small.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { openLocalEmbedder } from "../../inference/session/local-embedder.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { ServedModels } from "../models/served-models.ts";
 import { writeTestRepository } from "../models/test-text-model.ts";
 import type { RunningEmbedServer } from "./embed-server.ts";

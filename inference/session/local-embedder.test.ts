@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { defaultModel } from "../../contract/models/index.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { picture } from "../preprocess/test-images.ts";
 import { embeddingsOf } from "./embeddings.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "./local-embedder.ts";

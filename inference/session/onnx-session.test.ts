@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { imageBytes, imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { elementCount, type Fp32Tensor, type Tensor } from "../../contract/tensor.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { imageTensor } from "../preprocess/image-tensor.ts";
 import type { InferenceError } from "../threads/inference-error.ts";
 import { openSession } from "./onnx-session.ts";

@@ -1,6 +1,6 @@
 import { publishedModel } from "../../bench/capacity/service-times.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
-import { architectureOf } from "../../model-tools/architectures.ts";
+import { architectureOf } from "../../model-tools/generate/architectures.ts";
 
 /** Multiply-accumulates per image by ONNX operator, from the layers of the published model. */
 export function arithmeticByOperator(): { readonly [operator: string]: number } {

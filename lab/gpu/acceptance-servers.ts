@@ -10,7 +10,7 @@ import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import type { ServerEnvName } from "../../contract/server/server-env.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { writeModelRepository } from "../../model-tools/repository.ts";
+import { writeModelRepository } from "../../model-tools/repository/repository.ts";
 
 const project = fileURLToPath(new URL("../../", import.meta.url));
 

@@ -7,10 +7,14 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
 import { modelSettings, type ServerEnvName } from "../../contract/server/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { architectureOf } from "../../model-tools/architectures.ts";
-import { ensureGeneratedModel, ensureTinyModel, modelFile } from "../../model-tools/generate.ts";
-import { modelInfo } from "../../model-tools/model-info.ts";
-import { ensureOptimised } from "../../model-tools/optimise.ts";
+import { ensureOptimised } from "../../model-tools/convert/optimise.ts";
+import { modelInfo } from "../../model-tools/files/model-info.ts";
+import { architectureOf } from "../../model-tools/generate/architectures.ts";
+import {
+  ensureGeneratedModel,
+  ensureTinyModel,
+  modelFile,
+} from "../../model-tools/generate/generate.ts";
 import { type BenchTower, type ServerLoad, towerName } from "./loads.ts";
 
 export interface BenchModel {

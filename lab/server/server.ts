@@ -7,7 +7,7 @@ import { project } from "../../cli/shared/project.ts";
 import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { sessionOptions } from "../../inference/session/onnx-session.ts";
-import { modelInfo } from "../../model-tools/model-info.ts";
+import { modelInfo } from "../../model-tools/files/model-info.ts";
 import { othersShare, ownGroup, readCpu, residentMB } from "../../target/load/cpu-use.ts";
 import { measureLoad } from "../../target/load/measure-load.ts";
 import { runCommand, type Service, withService } from "../../target/load/run-process.ts";

@@ -11,8 +11,8 @@ import { embedPaths } from "../../contract/embed-routes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
 import type { ServerEnvName } from "../../contract/server/server-env.ts";
-import { ensureTinyModel } from "../../model-tools/generate.ts";
-import { writeModelRepository } from "../../model-tools/repository.ts";
+import { ensureTinyModel } from "../../model-tools/generate/generate.ts";
+import { writeModelRepository } from "../../model-tools/repository/repository.ts";
 import { residentMB } from "../../target/load/cpu-use.ts";
 
 const main = fileURLToPath(new URL("../../inference-image/main.ts", import.meta.url));

@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { defaultModel } from "../../contract/models/index.ts";
-import { generateModel } from "../../model-tools/generate.ts";
-import { sidecarPath } from "../../model-tools/model-info.ts";
+import { sidecarPath } from "../../model-tools/files/model-info.ts";
+import { generateModel } from "../../model-tools/generate/generate.ts";
 import { randomModels, randomWeightNotes } from "./random-weights.ts";
 
 const project = await mkdtemp(join(tmpdir(), "clipstack-random-"));

@@ -5,7 +5,7 @@ import {
   modelInfo,
   modelSidecar,
   sidecarPath,
-} from "../../model-tools/model-info.ts";
+} from "../../model-tools/files/model-info.ts";
 
 /** Models of an environment whose weights are random, by the manifests of their files. */
 

@@ -12,8 +12,8 @@ import { embedPort, hostPorts, tritonPorts } from "../../contract/ports.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import packageJson from "../../inference-image/package.json" with { type: "json" };
-import { sha256Of } from "../../model-tools/model-info.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { sha256Of } from "../../model-tools/files/model-info.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { command, succeed, testDocker } from "./test-docker.ts";
 import {
   buildImage,

@@ -8,7 +8,7 @@ import { freePorts } from "../../artefact/free-ports.ts";
 import { dinov2Small as second } from "../../contract/models/dinov2-small.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
-import { ensureTinyModel } from "../../model-tools/generate.ts";
+import { ensureTinyModel } from "../../model-tools/generate/generate.ts";
 import {
   autoscalersSee,
   clusterName,

@@ -8,7 +8,7 @@ import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { endpointNames } from "../../contract/environment.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
-import { generateModel } from "../../model-tools/generate.ts";
+import { generateModel } from "../../model-tools/generate/generate.ts";
 import { testDocker } from "./test-docker.ts";
 import { embedOnce, isReady, keepSending, restartGapMs, watchReadiness } from "./test-load.ts";
 import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";

@@ -8,8 +8,8 @@ import { servedTowers, towerFolder } from "../../constructs/models/served-towers
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import { modelSettings } from "../../contract/server/server-env.ts";
-import { ensureTinyModel } from "../../model-tools/generate.ts";
-import { writeModelRepository } from "../../model-tools/repository.ts";
+import { ensureTinyModel } from "../../model-tools/generate/generate.ts";
+import { writeModelRepository } from "../../model-tools/repository/repository.ts";
 import { command, type Docker, type Outcome } from "./test-docker.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));

@@ -18,7 +18,7 @@ import {
   environmentOutput,
   environment as environmentSchema,
 } from "../../contract/environment.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import {
   type ExampleEnvironment,
   exampleStacks,
