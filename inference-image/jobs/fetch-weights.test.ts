@@ -38,23 +38,9 @@ const answers: Record<string, RequestListener> = {
   "/says-long": (_request, response) => {
     response.writeHead(200, { "content-length": "5000" }).end(Buffer.alloc(5000));
   },
-  "/is-long": (_request, response) => {
-    for (let i = 0; i < 5; i++) response.write(Buffer.alloc(1000));
-    response.end();
-  },
   "/drips": (_request, response) => {
     const drip = setInterval(() => response.write("x"), 20);
     response.on("close", () => clearInterval(drip));
-  },
-  "/round": (_request, response) => {
-    response.writeHead(302, { location: "/round?signature=secret" }).end();
-  },
-  "/to-a-user": (_request, response) => {
-    const { host } = new URL(origin);
-    response.writeHead(302, { location: `http://user:pa55word@${host}/model.onnx` }).end();
-  },
-  "/to-a-file": (_request, response) => {
-    response.writeHead(302, { location: "file:///etc/passwd" }).end();
   },
 };
 
@@ -151,11 +137,6 @@ test("creates a missing folder", async () => {
   expect(await readdir(join(folder, "a", "b"))).toEqual(["model.onnx"]);
 });
 
-test("follows a redirect", async () => {
-  await fetchWeights(await options("/moved"));
-  expect(requestedPaths).toEqual(["/moved", "/model.onnx"]);
-});
-
 test("downloads nothing if the file exists", async () => {
   const file = join(folder, "model.onnx");
   await copyFile(await tinyModel(), file);
@@ -181,25 +162,6 @@ test("fails on a file with another checksum and leaves no files", async () => {
   expect(await readdir(folder)).toEqual([]);
 });
 
-test("resumes an interrupted download", async () => {
-  const bytes = await readFile(await tinyModel());
-  const ranges: (string | undefined)[] = [];
-  answers["/cut-once"] = ({ headers }, response) => {
-    ranges.push(headers.range);
-    const from = Number(/^bytes=(\d+)-$/.exec(headers.range ?? "")?.[1] ?? 0);
-    const range = { "content-range": `bytes ${from}-${bytes.length - 1}/${bytes.length}` };
-    response.writeHead(from > 0 ? 206 : 200, {
-      "content-length": String(bytes.length - from),
-      ...(from > 0 && range),
-    });
-    if (from > 0) response.end(bytes.subarray(from));
-    else response.write(bytes.subarray(0, 1000), () => setTimeout(() => response.destroy(), 500));
-  };
-  await fetchWeights(await options("/cut-once"));
-  expect(ranges.at(-1)).toBe("bytes=1000-");
-  expect(await readdir(folder)).toEqual(["model.onnx"]);
-});
-
 test("uses the proxy of the environment", async () => {
   vi.stubEnv("http_proxy", origin);
   vi.stubEnv("no_proxy", "");
@@ -214,19 +176,6 @@ test("keeps the existing weights if the download fails", async () => {
     /^http:\/\/127\.0\.0\.1:\d+\/cut: the connection .*, \d+ attempts/,
   );
   expect(await readFile(join(folder, "model.onnx"), "utf8")).toBe("older weights");
-});
-
-test("fails on a missing file without printing the secret of the URL", async () => {
-  await expect(fetchWeights(await options("/absent?signature=secret"))).rejects.toThrow(
-    new RegExp(`^${origin}/absent: 127.0.0.1:\\d+ responded with 404$`),
-  );
-});
-
-test("fails on a refused connection", async () => {
-  await new Promise((resolve) => server.close(resolve));
-  await expect(fetchWeights(await options("/model.onnx"))).rejects.toThrow(
-    /^http:\/\/127\.0\.0\.1:\d+\/model\.onnx: the connection failed: connect ECONNREFUSED 127\.0\.0\.1:\d+, 5 attempts$/,
-  );
 });
 
 test("fails if the folder cannot be created", async () => {
@@ -244,13 +193,6 @@ test("fails on a Content-Length beyond the limit before anything is written", as
     ),
   ).toBe(`${origin}/says-long: must have at most 4999 bytes, got 5000`);
   expect(await readdir(folder)).toEqual(["model.onnx"]);
-});
-
-test("fails on a body beyond the limit", async () => {
-  expect(await failureOf(fetchWeights({ ...(await options("/is-long")), maxBytes: 4999 }))).toBe(
-    `${origin}/is-long: must have 4999 bytes, got more`,
-  );
-  expect(await readdir(folder)).not.toContain("model.onnx");
 });
 
 test("accepts a file of exactly the limit", async () => {
@@ -284,19 +226,6 @@ test("follows a redirect from http to https", async () => {
   };
   await fetchWeights(await options("/to-tls"));
   expect(await readdir(folder)).toEqual(["model.onnx"]);
-});
-
-test.each(["/to-a-user", "/to-a-file"])("fails on the redirect %s", async (path) => {
-  expect(await failureOf(fetchWeights(await options(path)))).toBe(
-    `${origin}${path}: must lead to http://… or https://… without a user or a password`,
-  );
-});
-
-test("fails on endless redirects", async () => {
-  expect(await failureOf(fetchWeights(await options("/round")))).toBe(
-    `${origin}/round: must end after 10 redirects`,
-  );
-  expect(requestedPaths).toHaveLength(11);
 });
 
 test("does not print the password of a URL", async () => {

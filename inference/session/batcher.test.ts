@@ -100,24 +100,27 @@ describe("delayed, like Triton", () => {
     expect(session.runs).toEqual([[1]]);
   });
 
-  test("runs immediately if the batch is full", () => {
-    const { session, batcher } = setup();
-    for (const value of [1, 2, 3, 4]) void batcher.infer(request(value));
-    expect(session.runs).toEqual([[1, 2, 3, 4]]);
-  });
-
-  test("runs immediately at a preferred size", () => {
-    const { session, batcher } = setup({ preferredBatchSizes: [2] });
-    void batcher.infer(request(1));
-    expect(session.runs).toEqual([]);
-    void batcher.infer(request(2));
-    expect(session.runs).toEqual([[1, 2]]);
-  });
-
-  test("runs immediately beyond the largest preferred size", () => {
-    const { session, batcher } = setup({ preferredBatchSizes: [2] });
-    void batcher.infer(request(1, 2, 3));
-    expect(session.runs).toEqual([[1, 2, 3]]);
+  test.each<[string, Partial<BatcherOptions>, number[][], number[]]>([
+    ["the batch is full", {}, [[1], [2], [3], [4]], [1, 2, 3, 4]],
+    ["it has a preferred size", { preferredBatchSizes: [2] }, [[1], [2]], [1, 2]],
+    ["it exceeds the largest preferred size", { preferredBatchSizes: [2] }, [[1, 2, 3]], [1, 2, 3]],
+    [
+      "the next request does not fit",
+      {},
+      [
+        [1, 2, 3],
+        [4, 5],
+      ],
+      [1, 2, 3],
+    ],
+    ["there is no delay", { maxQueueDelayMicroseconds: 0 }, [[1]], [1]],
+  ])("runs a batch immediately if %s", (_, options, requests, run) => {
+    const { session, batcher } = setup(options);
+    for (const values of requests) {
+      expect(session.runs).toEqual([]);
+      void batcher.infer(request(...values));
+    }
+    expect(session.runs).toEqual([run]);
   });
 
   test("batches the largest queued preferred size and leaves the rest", async () => {
@@ -142,20 +145,6 @@ describe("delayed, like Triton", () => {
       [1, 2],
       [3, 4, 5],
     ]);
-  });
-
-  test("runs immediately if the next request does not fit", () => {
-    const { session, batcher } = setup();
-    void batcher.infer(request(1, 2, 3));
-    expect(session.runs).toEqual([]);
-    void batcher.infer(request(4, 5));
-    expect(session.runs).toEqual([[1, 2, 3]]);
-  });
-
-  test("without a delay, runs the queued requests", () => {
-    const { session, batcher } = setup({ maxQueueDelayMicroseconds: 0 });
-    void batcher.infer(request(1));
-    expect(session.runs).toEqual([[1]]);
   });
 });
 

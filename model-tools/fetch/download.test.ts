@@ -263,6 +263,11 @@ test.each([
     redirect("file:///etc/passwd"),
     "must lead to http://… or https://… without a user or a password",
   ],
+  [
+    "a redirect to a URL with a password",
+    redirect("http://user:pa55word@127.0.0.1/model.onnx"),
+    "must lead to http://… or https://… without a user or a password",
+  ],
   ["redirects without end", redirect("/again"), "must end after 10 redirects"],
   ["a missing file", status(404), "responded with 404"],
   [
