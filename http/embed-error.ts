@@ -6,6 +6,8 @@ import {
 } from "../contract/embed-api.ts";
 
 export interface EmbedErrorOptions extends ErrorOptions {
+  /** Index of the invalid image. */
+  readonly image?: number | undefined;
   /** Index of the invalid text. */
   readonly text?: number | undefined;
   /** Field of the request that caused the error, for OpenAI-compatible routes. */
@@ -15,19 +17,20 @@ export interface EmbedErrorOptions extends ErrorOptions {
 /** Error response of the embed API. Branch on `code`, not on the text. */
 export class EmbedError extends Error {
   override readonly name = "EmbedError";
+  /** As in {@link EmbedErrorOptions}. */
+  readonly image: number | undefined;
   readonly text: number | undefined;
   readonly param: string | undefined;
 
   constructor(
     readonly code: EmbedErrorCode,
     message: string,
-    /** Index of the invalid image. */
-    readonly image?: number,
-    options?: EmbedErrorOptions,
+    options: EmbedErrorOptions = {},
   ) {
     super(message, options);
-    this.text = options?.text;
-    this.param = options?.param;
+    this.image = options.image;
+    this.text = options.text;
+    this.param = options.param;
   }
 
   get status(): number {

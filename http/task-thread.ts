@@ -85,7 +85,7 @@ function openWorker({ href }: URL): Worker {
 
 function errorOf({ name, message, code, image, text, param }: TaskFailure): Error {
   if (name === "EmbedError") {
-    return new EmbedError(code as EmbedError["code"], message, image, { text, param });
+    return new EmbedError(code as EmbedError["code"], message, { image, text, param });
   }
   if (name === "WireError") return new WireError(message, code as WireError["code"]);
   return new Error(message);

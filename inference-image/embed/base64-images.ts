@@ -30,11 +30,9 @@ export function decodeBase64(text: string, image: number, name = "image"): Uint8
   const complete = length === bytes.byteLength && text.length % 4 === 0;
   const end = bytes.subarray(length - (length % 3 || 3)).toString("base64");
   if (complete && !text.includes("-") && !text.includes("_") && text.endsWith(end)) return bytes;
-  throw new EmbedError(
-    "bad_request",
-    `${name} ${image} is not base64: ${base64Problem(text)}`,
+  throw new EmbedError("bad_request", `${name} ${image} is not base64: ${base64Problem(text)}`, {
     image,
-  );
+  });
 }
 
 function base64Problem(text: string): string {

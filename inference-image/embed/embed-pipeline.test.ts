@@ -75,7 +75,7 @@ function open({ instances = 1, maxBatchSize = 1 } = {}) {
   );
   const models = { waitingItems: 0 } as unknown as ServedModels;
   const pipeline = new EmbedPipeline({ models, preprocessor, metrics: createMetrics() });
-  const model = { spec: defaultModel, tower, embedder } as ImageModel;
+  const model = { spec: defaultModel, embedder } as ImageModel;
   const signal = new AbortController().signal;
   const answered: number[] = [];
   const send = async (level: number) => {

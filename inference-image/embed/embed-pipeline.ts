@@ -1,3 +1,4 @@
+import { imageTowerOf } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { EmbedError } from "../../http/embed-error.ts";
 import {
@@ -182,7 +183,10 @@ export class EmbedPipeline {
     return results.map((result, index) => {
       if (result.status === "fulfilled") return result.value;
       const { code, message } = toEmbedError(result.reason);
-      throw new EmbedError(code, `image ${index} ${message}`, index, { cause: result.reason });
+      throw new EmbedError(code, `image ${index} ${message}`, {
+        image: index,
+        cause: result.reason,
+      });
     });
   }
 
@@ -197,7 +201,7 @@ export class EmbedPipeline {
       if (image.length === 0) throw new EmbedError("unsupported_media_type", "is empty");
       if (model.embedder.takesFile?.(image)) return image;
       if (input === "pixels")
-        return await this.#options.preprocessor.run(image, model.tower.input, options);
+        return await this.#options.preprocessor.run(image, imageTowerOf(model.spec).input, options);
       if (imageTypeOf(image) !== undefined) return image;
       throw new EmbedError("unsupported_media_type", "is not a JPEG, PNG or WebP file");
     } finally {
@@ -224,7 +228,7 @@ function withTextOffset(cause: unknown, first: number): unknown {
   if (!(cause instanceof InvalidEmbeddingError)) return cause;
   const text = first + cause.index;
   const message = cause.problem.replace(/^text \d+ /, `text ${text} `);
-  return new EmbedError("invalid_embedding", message, undefined, { cause, text });
+  return new EmbedError("invalid_embedding", message, { cause, text });
 }
 
 /** Result of `work`, or the signal's reason if it is aborted first; the result of `work` is then ignored. */

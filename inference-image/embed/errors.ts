@@ -40,24 +40,17 @@ export function toEmbedError(error: unknown): EmbedError {
   if (error instanceof EmbedError) return error;
   const options = { cause: error };
   if (error instanceof ImageError) {
-    return new EmbedError(error.code, error.message, undefined, options);
+    return new EmbedError(error.code, error.message, options);
   }
   if (error instanceof InvalidEmbeddingError) {
     const { modality, index, problem } = error;
-    return modality === "image"
-      ? new EmbedError("invalid_embedding", problem, index, options)
-      : new EmbedError("invalid_embedding", problem, undefined, { ...options, text: index });
+    return new EmbedError("invalid_embedding", problem, { ...options, [modality]: index });
   }
   if (error instanceof InferenceError) {
-    return new EmbedError(inferenceCodes[error.code], error.problem, undefined, options);
+    return new EmbedError(inferenceCodes[error.code], error.problem, options);
   }
   if (error instanceof TritonError) {
-    return new EmbedError(
-      tritonCodes[error.code],
-      withoutAddresses(error.problem),
-      undefined,
-      options,
-    );
+    return new EmbedError(tritonCodes[error.code], withoutAddresses(error.problem), options);
   }
   const {
     code = "",
@@ -69,10 +62,10 @@ export function toEmbedError(error: unknown): EmbedError {
     message: string;
   };
   if (code === invalidMediaType) {
-    return new EmbedError("unsupported_media_type", mediaTypes, undefined, options);
+    return new EmbedError("unsupported_media_type", mediaTypes, options);
   }
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500) {
-    return new EmbedError("bad_request", message, undefined, options);
+    return new EmbedError("bad_request", message, options);
   }
-  return new EmbedError("internal", "internal error; see the server log", undefined, options);
+  return new EmbedError("internal", "internal error; see the server log", options);
 }

@@ -96,5 +96,5 @@ export function repeatedModel(): EmbedError {
 }
 
 function invalidForm(reason: string, cause?: unknown): EmbedError {
-  return new EmbedError("bad_request", `the form is invalid: ${reason}`, undefined, { cause });
+  return new EmbedError("bad_request", `the form is invalid: ${reason}`, { cause });
 }

@@ -41,7 +41,7 @@ export function parseBody<T>(body: Buffer, schema: z.ZodType<T>, modality: Modal
   }
   const subject = index === undefined ? path.join(".") || "the body" : `${modality} ${index}`;
   const text = `${subject} ${message}`.slice(0, maxMessageLength);
-  throw itemError("bad_request", text, modality, index);
+  throw new EmbedError("bad_request", text, { [modality]: index });
 }
 
 function tooBig(
@@ -54,18 +54,7 @@ function tooBig(
     index === undefined
       ? `texts must be 1 to ${maxTextsPerRequest}, got ${texts.length}`
       : `text ${index} must have at most ${maxTextLength} characters, got ${String(texts[index]).length}`;
-  return itemError("too_large", message, modality, index);
-}
-
-function itemError(
-  code: EmbedError["code"],
-  message: string,
-  modality: Modality,
-  index: number | undefined,
-): EmbedError {
-  return modality === "image"
-    ? new EmbedError(code, message, index)
-    : new EmbedError(code, message, undefined, index === undefined ? {} : { text: index });
+  return new EmbedError("too_large", message, { text: index });
 }
 
 /** @throws {EmbedError} `bad_request`, or `too_large` above the limits of JSON in a request */
@@ -75,6 +64,6 @@ export function parseJson(body: Buffer): unknown {
   } catch (error) {
     if (!(error instanceof WireError)) throw error;
     const code = error.code === "too_large" ? "too_large" : "bad_request";
-    throw new EmbedError(code, error.message, undefined, { cause: error });
+    throw new EmbedError(code, error.message, { cause: error });
   }
 }

@@ -2,7 +2,6 @@ import { join } from "node:path";
 import type { FastifyBaseLogger } from "fastify";
 import type { GrpcSecurity } from "../../client/triton/grpc-transport.ts";
 import type { ImageDecoding } from "../../contract/fingerprint.ts";
-import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { type ServerEnv, servedSpecs } from "../../contract/server/server-env.ts";
 import { daliModels, type ModelKind, tritonModelName } from "../../contract/triton-models.ts";
@@ -60,7 +59,6 @@ export async function createGateway(
       spec,
       image: spec.towers.image && {
         spec,
-        tower: imageTowerOf(spec),
         embedder:
           pixelKind === undefined
             ? new TritonImageEmbedder(optionsOf(spec, "image", imageModel))
@@ -72,7 +70,6 @@ export async function createGateway(
       },
       text: tokenizer && {
         spec,
-        tower: textTowerOf(spec),
         tokenizer,
         embedder: new TritonTextEmbedder(optionsOf(spec, "text", textModel)),
       },

@@ -135,5 +135,5 @@ function rejectionOf(error: unknown, index: number): EmbedError | undefined {
     : / pixels, more than /.test(reason)
       ? "too_large"
       : "undecodable_image";
-  return new EmbedError(code, `image ${index} ${reason}`, index, { cause: error });
+  return new EmbedError(code, `image ${index} ${reason}`, { image: index, cause: error });
 }

@@ -1,5 +1,4 @@
 import { expect, test } from "vitest";
-import { imageTowerOf } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { dinov2Small } from "../../contract/models/dinov2-small.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
@@ -15,7 +14,7 @@ function image(spec: ModelSpec, overrides: Partial<ImageEmbedder> = {}) {
     close: async () => {},
     ...overrides,
   };
-  return { spec, tower: imageTowerOf(spec), embedder };
+  return { spec, embedder };
 }
 
 function served(overrides: Partial<ImageEmbedder> = {}): ServedModels {

@@ -1,4 +1,4 @@
-import type { ImageTower, Modality, ModelSpec, TextTower } from "../../contract/model-spec.ts";
+import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { EmbedError } from "../../http/embed-error.ts";
 import type { ImageEmbedder, TextEmbedder } from "./embedder.ts";
 import type { TokenizerThread } from "./tokenizer-thread.ts";
@@ -6,14 +6,12 @@ import type { TokenizerThread } from "./tokenizer-thread.ts";
 /** Image tower of a served model. */
 export interface ImageModel {
   readonly spec: ModelSpec;
-  readonly tower: ImageTower;
   readonly embedder: ImageEmbedder;
 }
 
 /** Text tower of a served model. */
 export interface TextModel {
   readonly spec: ModelSpec;
-  readonly tower: TextTower;
   readonly tokenizer: TokenizerThread;
   readonly embedder: TextEmbedder;
 }
@@ -79,7 +77,6 @@ export class ServedModels {
     throw new EmbedError(
       "unsupported_modality",
       `${name ?? "this server"} embeds no ${modality}s${others === "" ? "" : `; use ${others}`}`,
-      undefined,
       { param: "model" },
     );
   }
@@ -91,7 +88,6 @@ export class ServedModels {
     throw new EmbedError(
       "unknown_model",
       `model must be one of ${names}, got '${name.slice(0, 100)}'`,
-      undefined,
       { param: "model" },
     );
   }

@@ -1,5 +1,4 @@
 import { expect } from "vitest";
-import { imageTowerOf } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import type { EmbedOptions, ImageEmbedder } from "./embedder.ts";
@@ -11,7 +10,7 @@ export function servedImages(
   spec: ModelSpec = defaultModel,
 ): ServedModels {
   const models = new ServedModels([spec]);
-  models.load([{ spec, image: { spec, tower: imageTowerOf(spec), embedder } }]);
+  models.load([{ spec, image: { spec, embedder } }]);
   return models;
 }
 

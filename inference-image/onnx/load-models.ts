@@ -5,7 +5,6 @@ import {
   fingerprintOf,
   preprocessingSha256,
 } from "../../contract/fingerprint.ts";
-import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { fp32Kinds, modelPath } from "../../contract/repository-files.ts";
 import {
@@ -148,13 +147,11 @@ export function serveModels(
       hasRandomWeights: [image, text].some((model) => model?.manifest?.weights === "random"),
       image: image && {
         spec,
-        tower: imageTowerOf(spec),
         embedder: createOnnxEmbedder(image, optionsOf(image)),
       },
       text: text &&
         tokenizer && {
           spec,
-          tower: textTowerOf(spec),
           tokenizer,
           embedder: createOnnxTextEmbedder(text, optionsOf(text)),
         },

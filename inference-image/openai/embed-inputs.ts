@@ -68,7 +68,7 @@ async function embedTexts(
   if (full < 0) return embedded;
   const { index } = texts[full]!;
   const message = `input ${index} must have fewer than ${context} token ids if truncate is NONE or false`;
-  throw new EmbedError("too_large", message, index, { param: "input" });
+  throw new EmbedError("too_large", message, { image: index, param: "input" });
 }
 
 /** Embeds images, after downloading those that are URLs. */
@@ -123,7 +123,7 @@ function checkedUrl(remoteImages: RemoteImages, url: string, index: number): URL
 function errorOfInput(error: unknown, index: number): unknown {
   if (!(error instanceof EmbedError)) return error;
   const { code, message } = error;
-  return new EmbedError(code, `input ${index} ${message}`, index, { cause: error });
+  return new EmbedError(code, `input ${index} ${message}`, { image: index, cause: error });
 }
 
 /** Replaces the index of an image among the images, or of a text among the texts, by its index in the request. */
@@ -133,5 +133,5 @@ function withInputIndex(error: unknown, inputs: readonly Indexed<unknown>[]): un
   if (item === undefined) return error;
   const { index } = inputs[item]!;
   const renamed = message.replace(/^(image|text) \d+/, `input ${index}`);
-  return new EmbedError(code, renamed, index, { cause: error });
+  return new EmbedError(code, renamed, { image: index, cause: error });
 }

@@ -56,7 +56,7 @@ export function parseEmbeddingsBody(body: Buffer): EmbeddingsBody {
     const [{ path, message }] = result.error.issues as [(typeof result.error.issues)[0]];
     const text = `${path.join(".") || "the body"} ${message}`;
     const param = path[0] === undefined ? undefined : String(path[0]);
-    throw new EmbedError("bad_request", text.slice(0, maxMessageLength), undefined, { param });
+    throw new EmbedError("bad_request", text.slice(0, maxMessageLength), { param });
   }
   const { model, encoding_format, embedding_type, dimensions, truncate = true } = result.data;
   return {
@@ -98,7 +98,7 @@ function partOf(messages: NonNullable<EmbeddingsRequest["messages"]>): Embedding
     .filter((part) => !("text" in part) || part.text !== "");
   if (parts.length === 1) return parts[0]!;
   const message = `messages must contain one text or one image, got ${parts.length}: the model has one embedding for each`;
-  throw new EmbedError("bad_request", message, undefined, { param: "messages" });
+  throw new EmbedError("bad_request", message, { param: "messages" });
 }
 
 /** @throws {EmbedError} for invalid base64, or a string that is not clearly a text or an image */
@@ -119,7 +119,7 @@ function itemOf(
   const form = modality === "text" ? undefined : imageForm(input);
   if (form === undefined) return { kind: "text", text: checkedText(input, index) };
   const message = `input ${index} is ${form}: send {"image": "…"} for the image, or {"text": "…"} for the text`;
-  throw new EmbedError("bad_request", message, index, { param: "input" });
+  throw new EmbedError("bad_request", message, { image: index, param: "input" });
 }
 
 /** Kind of a string that may be an image although it is not marked as one; undefined for a text. */
@@ -148,7 +148,7 @@ function imageOf(source: string, index: number): InputItem {
   const [prefix = ""] = base64DataUri.exec(source) ?? [];
   if (prefix === "" && /^data:/i.test(source)) {
     const message = `input ${index} must be base64, got a data: URI without ';base64,'`;
-    throw new EmbedError("bad_request", message, index, { param: "input" });
+    throw new EmbedError("bad_request", message, { image: index, param: "input" });
   }
   return /^https?:\/\//i.test(source)
     ? { kind: "url", url: source }
@@ -158,5 +158,5 @@ function imageOf(source: string, index: number): InputItem {
 function checkedText(text: string, index: number): string {
   if (text.length <= maxTextLength) return text;
   const message = `input ${index} must have at most ${maxTextLength} characters, got ${text.length}`;
-  throw new EmbedError("too_large", message, undefined, { param: "input" });
+  throw new EmbedError("too_large", message, { param: "input" });
 }

@@ -13,7 +13,6 @@ export function checkDimensions(
   throw new EmbedError(
     "bad_request",
     `dimensions must be ${widths.join(" or ")} for ${name}, got ${dimensions}`,
-    undefined,
     { param: "dimensions" },
   );
 }

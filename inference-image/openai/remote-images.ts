@@ -74,7 +74,7 @@ export class RemoteImages {
       signal.throwIfAborted();
       if (timeout.signal.aborted) {
         const message = `cannot be downloaded: it takes longer than ${timeoutMs} ms`;
-        throw new EmbedError("bad_request", message, undefined, { cause: error });
+        throw new EmbedError("bad_request", message, { cause: error });
       }
       throw this.#errorOf(error);
     } finally {
@@ -138,10 +138,10 @@ export class RemoteImages {
     const cause = { cause: error };
     if (code === "UND_ERR_RES_EXCEEDED_MAX_SIZE") {
       const message = `is larger than ${this.#options.maxBytes} bytes`;
-      return new EmbedError("too_large", message, undefined, cause);
+      return new EmbedError("too_large", message, cause);
     }
     const reason = code === undefined ? "the download failed" : code;
-    return new EmbedError("bad_request", `cannot be downloaded: ${reason}`, undefined, cause);
+    return new EmbedError("bad_request", `cannot be downloaded: ${reason}`, cause);
   }
 }
 
