@@ -3,38 +3,19 @@ import { gpuCatalogue, migMemoryMiB } from "../../contract/gpus.ts";
 import { defaultModels, modelCatalogue } from "../../contract/models/index.ts";
 import { gpuIndexFindings, gpuNamingFindings, migFindings } from "./gpus.ts";
 import { imageFindings, releaseFindings, tritonOptionFindings } from "./images.ts";
-import {
-  autoscalerFindings,
-  budgetFindings,
-  quotaFindings,
-  type Resources,
-  resourceFindings,
-} from "./kubernetes.ts";
+import { budgetFindings, quotaFindings, type Resources, resourceFindings } from "./kubernetes.ts";
 import { exposureFindings, nodePortFindings, portConflicts } from "./ports.ts";
 import { stopSeconds, stopTimeFindings } from "./stop-times.ts";
-import { activationsMiB, vramFindings, vramMiB } from "./vram.ts";
+import { vramFindings, vramMiB } from "./vram.ts";
 import { weightsFindings } from "./weights.ts";
 
 describe("host ports", () => {
   const triton = { service: "triton-onnx", prop: "ports.http", port: 8010 };
 
-  test("accepts different ports", () => {
-    expect(
-      portConflicts([{ ...triton, port: 8020 }], [triton]).map(({ finding }) => finding),
-    ).toEqual([]);
-  });
-
   test("names the service that uses the port", () => {
     const duplicate = { service: "triton-trt", prop: "ports.grpc", port: 8010 };
     expect(portConflicts([duplicate], [triton]).map(({ finding }) => finding)).toEqual([
       "ports.grpc must be free on the host, got 8010, which triton-onnx (ports.http) uses",
-    ]);
-  });
-
-  test("rejects a port that one service publishes twice", () => {
-    const duplicate = { ...triton, prop: "ports.metrics" };
-    expect(portConflicts([triton, duplicate], []).map(({ finding }) => finding)).toEqual([
-      "ports.metrics must be free on the host, got 8010, which triton-onnx (ports.http) uses",
     ]);
   });
 });
@@ -72,10 +53,6 @@ describe("weights", () => {
 });
 
 describe("NodePort", () => {
-  test("accepts a mapped port", () => {
-    expect(nodePortFindings(30092, [30092])).toEqual([]);
-  });
-
   test("rejects a port that kind does not map", () => {
     expect(nodePortFindings(30093, [30092, 30094])).toEqual([
       "nodePort must be one that kind maps (cluster.portMappings: 30092, 30094), got 30093",
@@ -91,26 +68,12 @@ describe("NodePort", () => {
 });
 
 describe("GPUs", () => {
-  test("accepts indices of the host", () => {
-    expect(gpuIndexFindings([0, 1, 2, 3], 4)).toEqual([]);
-  });
-
   test("rejects an index that the host does not have", () => {
     expect(gpuIndexFindings([0, 4], 4)).toEqual(["gpus must be 0 to 3 (host.count is 4), got 4"]);
   });
 
   test("rejects a repeated GPU", () => {
     expect(gpuIndexFindings([1, 1], 4)).toEqual(["gpus must not repeat a GPU, got 1 twice"]);
-  });
-
-  test("rejects an empty list", () => {
-    expect(gpuIndexFindings([], 4)).toEqual(["gpus must list at least one GPU, got []"]);
-  });
-
-  test("accepts as many UUIDs as the host has GPUs", () => {
-    expect(gpuIndexFindings(["GPU-a", "GPU-b"], 2)).toEqual([]);
-    expect(gpuNamingFindings(["GPU-a", "GPU-b"], 2)).toEqual([]);
-    expect(gpuNamingFindings([0, 1], 2)).toEqual([]);
   });
 
   test("rejects repeated UUIDs, too many UUIDs and a mix of UUIDs and indices", () => {
@@ -219,13 +182,6 @@ describe("GPU memory", () => {
       expect(terms.reduce((sum, [, miB]) => sum + Number(miB), 0)).toBe(needed);
     }
   });
-
-  test("estimates more memory than the largest tensors of EfficientNet-Lite0 have", () => {
-    const tower = modelCatalogue.get("efficientnet-lite0")!.towers.image!;
-    const largestMiB = (32 * 112 * 112 * (16 + 96) * 4) / 1024 ** 2;
-    expect(activationsMiB(tower, 32)).toBeGreaterThan(largestMiB);
-    expect(activationsMiB(tower, 32)).toBeLessThan(2 * largestMiB);
-  });
 });
 
 describe("images", () => {
@@ -297,10 +253,6 @@ describe("cluster", () => {
   };
   const replicas = { minReplicas: 2, maxReplicas: 6 };
 
-  test("accepts a maximum that fits the quota with the surge of a rolling update", () => {
-    expect(quotaFindings(replicas, 1, resources, quota)).toEqual([]);
-  });
-
   test("rejects a maximum that leaves no room for a rolling update", () => {
     expect(quotaFindings({ ...replicas, maxReplicas: 7 }, 1, resources, quota)).toEqual([
       "autoscaler.maxReplicas must be at most 6 to fit quota.requests.cpuMillicores 1750 (250 per pod, and a rolling update adds 1 pod), got 7",
@@ -336,13 +288,6 @@ describe("cluster", () => {
     );
   });
 
-  test("rejects a minimum above the maximum", () => {
-    expect(autoscalerFindings({ minReplicas: 4, maxReplicas: 2 })).toEqual([
-      "autoscaler.minReplicas must not exceed autoscaler.maxReplicas (2), got 4",
-    ]);
-    expect(autoscalerFindings({ minReplicas: 2, maxReplicas: 2 })).toEqual([]);
-  });
-
   test("rejects a PDB that allows no eviction", () => {
     expect(budgetFindings({ maxUnavailable: 0 }, replicas)).toEqual([
       "budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
@@ -373,11 +318,6 @@ describe("cluster", () => {
     expect(budgetFindings({ minAvailable: 0 }, replicas)).toEqual([
       "budget.minAvailable must be at least 1, or all pods may be unavailable at once, got 0",
     ]);
-  });
-
-  test("accepts a PDB that allows one eviction at the minimum", () => {
-    expect(budgetFindings({ maxUnavailable: 1 }, replicas)).toEqual([]);
-    expect(budgetFindings({ minAvailable: 1 }, replicas)).toEqual([]);
   });
 
   test("rejects limits above the LimitRange and requests above the limits", () => {

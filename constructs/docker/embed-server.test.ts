@@ -124,11 +124,6 @@ test("does not depend on the containers of its Tritons", () => {
   expect(text).not.toContain(address("test/triton-0/container"));
 });
 
-test("runs under an init process, so that it can be stopped during the start", () => {
-  expect(synthEmbed().container.init).toBe(true);
-  expect(synthGateway().container.init).toBe(true);
-});
-
 test("has time for the engine builds of its Tritons", () => {
   const { container, at } = synthGateway();
   expect(at("test/triton-0/container").healthcheck.start_period).toBe("7m0s");
@@ -136,21 +131,6 @@ test("has time for the engine builds of its Tritons", () => {
   const gate = at("test/embed/ready/healthy").provisioner[0]["local-exec"];
   expect(gate.command).toMatch(/ wait-healthy test-embed --timeout 603$/);
   expect(synthEmbed().container.healthcheck.start_period).toBe("2m0s");
-});
-
-test("uses the provider that depends on all prerequisites", () => {
-  expect(synthEmbed().container.provider).toBe("docker.services");
-});
-
-test("has no privileges and a read-only root file system", () => {
-  expect(synthEmbed().container).toMatchObject({
-    user: "1000:1000",
-    read_only: true,
-    capabilities: { drop: ["ALL"] },
-    security_opts: ["no-new-privileges:true"],
-    restart: "unless-stopped",
-    tmpfs: { "/tmp": "rw,nosuid,nodev,size=64m" },
-  });
 });
 
 test("binds to the loopback interface unless it is exposed", () => {
@@ -195,13 +175,6 @@ test("checks its health with a program in its image", () => {
   ]);
 });
 
-test("is killed only after its grace period", () => {
-  const { container } = synthEmbed();
-  expect(settingsOf(container).SHUTDOWN_GRACE_SECONDS).toBe(30);
-  expect(container.stop_timeout).toBe(35);
-  expect(container.destroy_grace_seconds).toBe(35);
-});
-
 test("outputs its endpoints, backend and model", () => {
   expect(synthEmbed({ port: 9000 }).server.service).toMatchObject({
     kind: "embed",
@@ -220,35 +193,12 @@ test("outputs its endpoints, backend and model", () => {
   });
 });
 
-test("rejects a port in use on the host", () => {
-  expect(
-    findings((stack) => {
-      const host = hostIn(stack);
-      host.require({
-        ports: [{ service: "other", prop: "port", expose: "loopback", port: 8002 }],
-      });
-      embedIn(stack, host);
-    }),
-  ).toEqual(["test/embed: port must be free on the host, got 8002, which other (port) uses"]);
-});
-
 test("rejects a GPU that the host does not have", () => {
   expect(
     findings((stack) => {
       embedIn(stack, hostIn(stack), {}, [4]);
     }),
   ).toEqual(["test/embed: gpus must be 0 to 3 (host.count is 4), got 4"]);
-});
-
-test("rejects an override with a shorter stop timeout", () => {
-  expect(
-    findings((stack) => {
-      const embed = embedIn(stack, hostIn(stack));
-      embed.container.destroyGraceSeconds = 10;
-    }),
-  ).toEqual([
-    "test/embed/container: destroyGraceSeconds must be at least 35 (grace period 30 + 5), got 10",
-  ]);
 });
 
 test.each([

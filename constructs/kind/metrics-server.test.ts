@@ -30,14 +30,6 @@ test("serves the metrics API", () => {
   expect(container.args).toContain("--secure-port=10250");
 });
 
-test("accepts the certificates of kind's kubelets", () => {
-  expect(pod().container[0].args).toContain("--kubelet-insecure-tls");
-});
-
-test("is not pulled if the node has the image", () => {
-  expect(pod().container[0]).toMatchObject({ image, image_pull_policy: "IfNotPresent" });
-});
-
 test("may only read nodes, pods and node metrics", () => {
   const rules = server().at("test/metrics-server/role").rule;
   expect(rules).toEqual([

@@ -77,19 +77,6 @@ test("leaves the number of replicas to the autoscaler", () => {
   });
 });
 
-test("scales at 60 % CPU utilisation, and down after three minutes of low load", () => {
-  const { metric, behavior } = synthDeployment().only(
-    "kubernetes_horizontal_pod_autoscaler_v2",
-  ).spec;
-  expect(metric).toEqual([
-    {
-      type: "Resource",
-      resource: { name: "cpu", target: { type: "Utilization", average_utilization: 60 } },
-    },
-  ]);
-  expect(behavior.scale_down[0].stabilization_window_seconds).toBe(180);
-});
-
 test("routes from the NodePort to the pods", () => {
   const { only, spec, container } = synthDeployment();
   const service = only("kubernetes_service_v1").spec;
@@ -102,15 +89,6 @@ test("routes from the NodePort to the pods", () => {
   expect(container.port).toEqual([{ name: "http", container_port: 8002, protocol: "TCP" }]);
 });
 
-test("allows the eviction of one pod at a time", () => {
-  const { only, spec } = synthDeployment();
-  const budget = only("kubernetes_pod_disruption_budget_v1").spec;
-  expect(budget).toEqual({
-    max_unavailable: "1",
-    selector: { match_labels: spec.template.metadata.labels },
-  });
-});
-
 test("has probes with short periods, and a liveness probe without the model", () => {
   const { container } = synthDeployment();
   const { startup_probe: startup, readiness_probe: readiness, liveness_probe: live } = container;
@@ -119,18 +97,6 @@ test("has probes with short periods, and a liveness probe without the model", ()
   expect(readiness.http_get.path).toBe("/readyz");
   expect(readiness.period_seconds * readiness.failure_threshold).toBe(10);
   expect(live.http_get.path).toBe("/healthz");
-});
-
-test("spreads the pods of one version, ignoring those of the previous one", () => {
-  expect(synthDeployment().pod.topology_spread_constraint).toMatchObject([
-    { topology_key: "kubernetes.io/hostname", match_label_keys: ["pod-template-hash"] },
-  ]);
-});
-
-test("fails a rollout only after the maximum start time of a pod", () => {
-  const { spec, container } = synthDeployment();
-  const { period_seconds: period, failure_threshold: threshold } = container.startup_probe;
-  expect(spec.progress_deadline_seconds).toBeGreaterThan(period * threshold);
 });
 
 test("waits before the stop and is killed only after the grace period of the server", () => {
@@ -163,16 +129,6 @@ test("has no privileges, no token and a read-only root file system", () => {
   expect(pod.volume[0].empty_dir).toBeDefined();
 });
 
-test("has its own service account without a token", () => {
-  const { only, pod, address } = synthDeployment();
-  expect(only("kubernetes_service_account_v1")).toMatchObject({
-    automount_service_account_token: false,
-    metadata: { name: "clipstack-embed" },
-  });
-  const account = `\${${address("test/inference/account")}.metadata[0].name}`;
-  expect(pod.service_account_name).toBe(account);
-});
-
 test("accepts requests from everywhere and allows no egress", () => {
   const { only, spec } = synthDeployment();
   expect(only("kubernetes_network_policy_v1").spec).toEqual({
@@ -180,31 +136,6 @@ test("accepts requests from everywhere and allows no egress", () => {
     policy_types: ["Ingress", "Egress"],
     ingress: [{ ports: [{ port: "http", protocol: "TCP" }] }],
   });
-});
-
-test("its objects have the name and labels of the chart's", () => {
-  const { json } = synthDeployment();
-  const types = [
-    "deployment_v1",
-    "service_v1",
-    "horizontal_pod_autoscaler_v2",
-    "pod_disruption_budget_v1",
-    "service_account_v1",
-    "network_policy_v1",
-  ];
-  for (const type of types) {
-    const [object] = Object.values(json.resource[`kubernetes_${type}`]) as [
-      { metadata: { name: string; labels: object } },
-    ];
-    expect(object.metadata).toMatchObject({
-      name: "clipstack-embed",
-      labels: {
-        "app.kubernetes.io/name": "clipstack",
-        "app.kubernetes.io/instance": "clipstack",
-        "app.kubernetes.io/component": "embed",
-      },
-    });
-  }
 });
 
 test("is deployed once the minimum number of pods is ready, after every change", () => {
@@ -231,18 +162,6 @@ test("replaces the pods when the image changes under the same name", () => {
     cluster: `\${${address("test/cluster/cluster")}.id}`,
     image: "clipstack/embed:k8s-cpu",
     "clipstack/image-id": id,
-  });
-});
-
-test("spreads its pods over the nodes", () => {
-  const [constraint] = synthDeployment().pod.topology_spread_constraint;
-  expect(constraint).toMatchObject({ max_skew: 1, topology_key: "kubernetes.io/hostname" });
-});
-
-test("starts a new pod before it stops an old one", () => {
-  expect(synthDeployment().spec.strategy).toEqual({
-    type: "RollingUpdate",
-    rolling_update: { max_surge: "1", max_unavailable: "0" },
   });
 });
 
@@ -280,29 +199,6 @@ test("rejects a memory limit below the weights of the models", () => {
   const models = ["openclip-vit-l14", "siglip2-base-224"].map((name) => modelCatalogue.get(name)!);
   expect(findings((stack) => deployment(stack, { models }))).toEqual([
     "test/inference: resources.limits.memoryMiB must be more than 3064 MiB, the weights of the models, got 1536 MiB",
-  ]);
-});
-
-test("renders quantities as Kubernetes stores them", () => {
-  const { container, only } = synthDeployment();
-  expect(container.resources).toEqual({
-    requests: { cpu: "250m", memory: "1Gi" },
-    limits: { cpu: "1", memory: "1536Mi" },
-  });
-  expect(only("kubernetes_resource_quota_v1").spec.hard).toEqual({
-    "requests.cpu": "1750m",
-    "requests.memory": "7Gi",
-    "limits.cpu": "7",
-    "limits.memory": "10752Mi",
-    pods: "10",
-  });
-  expect(only("kubernetes_limit_range_v1").spec.limit).toEqual([
-    {
-      type: "Container",
-      default_request: { cpu: "100m", memory: "128Mi" },
-      default: { cpu: "500m", memory: "512Mi" },
-      max: { cpu: "2", memory: "4Gi" },
-    },
   ]);
 });
 

@@ -89,12 +89,6 @@ test("passes the name and Terraform tag of the built image to the chart", () => 
   expect(tag).toMatch(/^k8s-cpu-\$\{local\.[\w-]+\}$/);
 });
 
-test("serves the models that the chart serves by default", () => {
-  const { values } = synthRelease();
-  expect(values).not.toHaveProperty("models");
-  expect(values).not.toHaveProperty("model");
-});
-
 test("replaces the pods when the image changes under the same name", () => {
   const { values } = synthRelease({ source: { source: "local", name: "mine:1" } });
   expect(values.embed.image).toMatchObject({ repository: "mine", tag: "1" });
