@@ -12,7 +12,7 @@ import { parityLimits } from "../target/reference/parity.ts";
 import type { ChooseModel, ReferenceModel, SampleImage } from "../target/reference/reference.ts";
 import { reason } from "../target/requests/http-client.ts";
 import { serverVersion } from "../target/service/server-version.ts";
-import type { ServiceUnderTest } from "../target/service/service-under-test.ts";
+import type { TargetService } from "../target/service/target-service.ts";
 import { p99MinimumSamples } from "../target/stats/statistics.ts";
 import type { EnvironmentSubject } from "../target/subject/subject.ts";
 import type { Check, CheckContext } from "./checks/check.ts";
@@ -118,7 +118,7 @@ export class CheckRun {
 
   async #checkService(
     { name, sendsRequests, runService }: Check,
-    service: ServiceUnderTest,
+    service: TargetService,
     context: CheckContext,
   ): Promise<void> {
     const { signal } = this.options;

@@ -15,7 +15,7 @@ import {
 import { makeTextReference } from "../target/reference/text-reference.ts";
 import {
   type DeployedEnvironment,
-  servicesOfDeployed,
+  openDeployedServices,
 } from "../target/service/deployed-environment.ts";
 import { subjectOf } from "../target/service/local-environment.ts";
 import type { EnvironmentSubject } from "../target/subject/subject.ts";
@@ -80,21 +80,19 @@ async function runDeployed(
   const blocks = declaredBlocks(artefact, environment.state);
   const inspection = await environment.inspect(blocks.map(({ declared }) => declared.name));
   const cluster = objects.length > 0 ? await environment.inspectObjects(objects) : undefined;
-  const reach = await environment.openAccess();
-  const services = servicesOfDeployed(environment, artefact, reach);
+  const target = await openDeployedServices(environment, artefact);
   try {
     await run.run({
       target: "deployed",
-      services,
+      services: target.services,
       plan: planOf(declared, moduleFolder),
       ...references,
       deployment: { environment, artefact, blocks, inspection, cluster, moduleFolder, models },
     });
   } finally {
-    await Promise.all(services.flatMap((it) => [it.closeTransports(), it.http.close()]));
-    await reach.close();
+    await target.close();
   }
-  return subjectOf(artefact, environment, reach.notes, began);
+  return subjectOf(artefact, environment, target.notes, began);
 }
 
 /** Returns only the services of an artefact that can be reached, without the containers and objects, which cannot be inspected. */

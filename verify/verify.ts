@@ -2,7 +2,7 @@ import { rmSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { type Artefact, readArtefact } from "../artefact/artefact.ts";
 import { makeScratchFolder } from "../artefact/scratch-folder.ts";
-import { requirePorts, type ServerCommands, startSimulation } from "../artefact/simulation.ts";
+import { requirePorts, type ServerCommands } from "../artefact/simulation.ts";
 import type { ModelFiles, SimulationPlan } from "../artefact/simulation-types.ts";
 import type { VerifyRecord } from "../bench/record/record.ts";
 import type { Modality } from "../contract/model-spec.ts";
@@ -15,8 +15,12 @@ import {
   referenceModels,
 } from "../target/reference/reference.ts";
 import { makeTextReference } from "../target/reference/text-reference.ts";
-import { type EnvironmentFile, planFor, subjectOf } from "../target/service/local-environment.ts";
-import { openService } from "../target/service/service-under-test.ts";
+import {
+  type EnvironmentFile,
+  planFor,
+  startServices,
+  subjectOf,
+} from "../target/service/local-environment.ts";
 import type { EnvironmentSubject } from "../target/subject/subject.ts";
 import {
   type CheckedEnvironment,
@@ -143,29 +147,19 @@ async function runSimulation(
   const began = performance.now();
   const { artefact, plan } = environment;
   run.phase(`start ${plan.instances.map(({ name }) => name).join(", ")}`);
-  const running = await startSimulation(plan, {
+  const target = await startServices(artefact, plan, {
     serverCommand,
     pytorch,
     signal,
     startLimitSeconds,
   });
-  const services = artefact.workloads.map((workload) =>
-    openService(
-      run.environment,
-      workload,
-      artefact.environment.models,
-      running.instances.filter(({ instance }) => instance.workload === workload),
-      plan.targets.filter((target) => target.workload === workload),
-    ),
-  );
-  const stopNow = () => void running.stop();
+  const stopNow = () => void target.stop();
   signal.addEventListener("abort", stopNow, { once: true });
   try {
-    await run.run({ target: "simulation", services, plan, ...references });
+    await run.run({ target: "simulation", services: target.services, plan, ...references });
   } finally {
     signal.removeEventListener("abort", stopNow);
-    await Promise.all(services.flatMap((s) => [s.closeTransports(), s.http.close()]));
-    await running.stop();
+    await target.close();
   }
   return subjectOf(artefact, environment, plan.notes, began);
 }

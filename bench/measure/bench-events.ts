@@ -1,7 +1,7 @@
 import type { LoadShape } from "../../contract/load-shape.ts";
 import type { ModelTower } from "../../contract/model-spec.ts";
 import type { Round } from "../../target/load/round.ts";
-import type { OpenTargets } from "../../target/open/open-targets.ts";
+import type { OpenTarget } from "../../target/open/open-target.ts";
 import type { LoadItem } from "../../target/requests/load-items.ts";
 import type { BenchRecord, Conditions, LoadPoint } from "../record/bench-record.ts";
 import type { StudyId } from "../record/study-result.ts";
@@ -63,8 +63,8 @@ export interface LoadPointOptions {
    * @default - that of the settings
    */
   readonly durationSeconds?: number;
-  /** {@link OpenTargets.readGpus}, for readings that Triton does not report. */
-  readonly readGpus?: OpenTargets["readGpus"];
+  /** {@link OpenTarget.readGpus}, for readings that Triton does not report. */
+  readonly readGpus?: OpenTarget["readGpus"];
   /** Called with sentences for the record about its load points. */
   readonly onNote?: (note: string) => void;
 }

@@ -8,12 +8,12 @@ import {
   judgeParity,
 } from "../../target/reference/parity.ts";
 import type { ReferenceItem } from "../../target/reference/reference.ts";
-import type { BenchTarget } from "../../target/requests/bench-target.ts";
 import { rows } from "../../target/requests/embed-requests.ts";
 import { openHttpClient, reason } from "../../target/requests/http-client.ts";
 import { rowsOf, unit } from "../../target/requests/infer.ts";
 import { prepareRequests } from "../../target/requests/prepare.ts";
 import type { PreparedRequest, PreparedRequests } from "../../target/requests/prepared-requests.ts";
+import type { TargetEndpoint } from "../../target/requests/target-endpoint.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
 
 type ParityResult = BenchRecord["parity"][number];
@@ -41,7 +41,7 @@ export interface ParityOptions {
  * the local reference. Only endpoints that pass are timed.
  */
 export async function checkBenchParity(
-  target: BenchTarget,
+  target: TargetEndpoint,
   endpoint: BenchEndpoint,
   items: readonly ReferenceItem[],
   { limit, signal }: ParityOptions,
@@ -112,7 +112,10 @@ interface Sender {
   close(): Promise<void>;
 }
 
-function openSender({ endpoint, url, spec, modality }: BenchTarget, signal: AbortSignal): Sender {
+function openSender(
+  { endpoint, url, spec, modality }: TargetEndpoint,
+  signal: AbortSignal,
+): Sender {
   if (endpoint.endsWith("-grpc")) {
     const grpc = openPreparedInfer(url);
     return {

@@ -1,9 +1,9 @@
 import { type BenchEndpoint, benchEndpointName } from "../../contract/bench-endpoint.ts";
 import { UserError } from "../../contract/user-error.ts";
-import type { OpenTargets } from "../../target/open/open-targets.ts";
+import type { OpenTarget } from "../../target/open/open-target.ts";
 import { decodesWithDali, differenceLimit } from "../../target/reference/parity.ts";
 import type { ReferenceItem } from "../../target/reference/reference.ts";
-import { type BenchTarget, benchEndpointsOf } from "../../target/requests/bench-target.ts";
+import { payloadEndpointsOf, type TargetEndpoint } from "../../target/requests/target-endpoint.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
 import type { BenchContext } from "./bench-events.ts";
 import { checkBenchParity } from "./bench-parity.ts";
@@ -16,7 +16,7 @@ export interface RequestedEndpoint extends BenchEndpoint {
 
 /** Endpoint to measure, and the target that serves it. */
 export interface MeasuredEndpoint {
-  readonly target: BenchTarget;
+  readonly target: TargetEndpoint;
   readonly endpoint: BenchEndpoint;
 }
 
@@ -27,14 +27,14 @@ export interface MeasuredEndpoint {
  */
 export function chooseEndpoints(
   requested: readonly RequestedEndpoint[],
-  { targets }: Pick<OpenTargets, "targets">,
+  { targets }: Pick<OpenTarget, "targets">,
   onNotice: (text: string) => void,
 ): readonly MeasuredEndpoint[] {
   const missing: string[] = [];
   const chosen = requested.flatMap(({ byName, ...endpoint }): MeasuredEndpoint[] => {
     const name = benchEndpointName(endpoint);
     const offering = targets.filter((target) =>
-      benchEndpointsOf(target).some((endpoint) => benchEndpointName(endpoint) === name),
+      payloadEndpointsOf(target).some((endpoint) => benchEndpointName(endpoint) === name),
     );
     const [target, ...others] = offering;
     if (target === undefined) {
@@ -49,7 +49,7 @@ export function chooseEndpoints(
     return [{ target, endpoint }];
   });
   if (missing.length > 0 || chosen.length === 0) {
-    const names = targets.flatMap((target) => benchEndpointsOf(target).map(benchEndpointName));
+    const names = targets.flatMap((target) => payloadEndpointsOf(target).map(benchEndpointName));
     const available = [...new Set(names)].join(", ") || "no endpoint";
     const unavailable = missing.length > 0 ? missing : requested.map(benchEndpointName);
     throw new UserError(

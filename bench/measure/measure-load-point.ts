@@ -8,9 +8,9 @@ import {
   type ServerCounters,
   serverTimes,
 } from "../../target/readings/server-times.ts";
-import type { BenchTarget } from "../../target/requests/bench-target.ts";
 import { openHttpClient, reason } from "../../target/requests/http-client.ts";
 import { prepareRequests } from "../../target/requests/prepare.ts";
+import type { TargetEndpoint } from "../../target/requests/target-endpoint.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { stabilityOf } from "../stats/drift.ts";
 import type { BenchContext, LoadPointOptions } from "./bench-events.ts";
@@ -29,7 +29,7 @@ interface Reading {
  */
 export async function measureLoadPoint(
   context: BenchContext,
-  target: BenchTarget,
+  target: TargetEndpoint,
   endpoint: BenchEndpoint,
   options: LoadPointOptions,
 ): Promise<LoadPoint> {
@@ -92,7 +92,7 @@ export async function measureLoadPoint(
   }
 }
 
-function countersNote({ service }: BenchTarget, error: unknown): string {
+function countersNote({ service }: TargetEndpoint, error: unknown): string {
   return `${service}: metrics are unavailable, so the time in the server is missing: ${reason(error)}.`;
 }
 

@@ -10,7 +10,7 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
-import type { SimulatedSource } from "../../target/open/simulated-targets.ts";
+import type { SimulatedSource } from "../../target/open/simulation.ts";
 import { readBenchImages } from "../../target/reference/bench-images.ts";
 import { makeReference, readSamples } from "../../target/reference/reference.ts";
 import { verdictOf } from "../report/verdict.ts";

@@ -16,11 +16,11 @@ import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { ensureOptimised } from "../../model-tools/convert/optimise.ts";
 import { generateModel } from "../../model-tools/generate/generate.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
-import type { SimulatedSource } from "../../target/open/simulated-targets.ts";
+import type { SimulatedSource } from "../../target/open/simulation.ts";
 import { readBenchImages } from "../../target/reference/bench-images.ts";
 import { makeReference, readSamples } from "../../target/reference/reference.ts";
-import type { BenchTarget } from "../../target/requests/bench-target.ts";
-import type { TargetsSource } from "../../target/targets.ts";
+import type { TargetEndpoint } from "../../target/requests/target-endpoint.ts";
+import type { TargetSource } from "../../target/target.ts";
 import type { BenchEvent } from "../measure/bench-events.ts";
 import { chooseEndpoints, type RequestedEndpoint } from "../measure/choose-endpoints.ts";
 import {
@@ -95,7 +95,7 @@ interface RunChanges extends Partial<Pick<BenchOptions, "batchSizes" | "loads" |
 
 /** Run in progress; its record grows with each load point. */
 async function begin(
-  sources: readonly TargetsSource[],
+  sources: readonly TargetSource[],
   endpoints: readonly RequestedEndpoint[],
   changes: RunChanges = {},
 ): Promise<Run & { readonly done: Promise<void> }> {
@@ -439,7 +439,7 @@ test.each([
 });
 
 /** Target that accepts these payload formats. */
-const target = (more: Partial<BenchTarget>): BenchTarget => ({
+const target = (more: Partial<TargetEndpoint>): TargetEndpoint => ({
   environment: "single-gpu",
   service: "triton-onnx",
   endpoint: "onnx-http",

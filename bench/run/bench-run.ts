@@ -3,12 +3,12 @@ import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { hasEmbedApi } from "../../contract/environment.ts";
 import type { LoadShape } from "../../contract/load-shape.ts";
 import { UserError } from "../../contract/user-error.ts";
-import type { OpenTargets } from "../../target/open/open-targets.ts";
+import type { OpenTarget } from "../../target/open/open-target.ts";
 import type { ReferenceItem } from "../../target/reference/reference.ts";
-import type { BenchTarget } from "../../target/requests/bench-target.ts";
 import { reason } from "../../target/requests/http-client.ts";
+import type { TargetEndpoint } from "../../target/requests/target-endpoint.ts";
 import { p99MinimumSamples } from "../../target/stats/statistics.ts";
-import { type TargetsSource, withTargets } from "../../target/targets.ts";
+import { openTarget, type TargetSource } from "../../target/target.ts";
 import type { BenchContext, LoadPointOptions } from "../measure/bench-events.ts";
 import {
   chooseEndpoints,
@@ -33,7 +33,7 @@ export interface BenchOptions {
   readonly context: BenchContext;
   /** Receives results as they are measured, so that it is complete after an interrupt. */
   readonly record: BenchRecord;
-  readonly sources: readonly TargetsSource[];
+  readonly sources: readonly TargetSource[];
   readonly endpoints: readonly RequestedEndpoint[];
   readonly batchSizes: readonly number[];
   readonly loads: readonly LoadShape[];
@@ -70,7 +70,7 @@ export async function runBench(options: BenchOptions): Promise<void> {
   const { context, record, sources } = options;
   const { signal, settings } = context;
   const states = new Map(
-    sources.map((source): [TargetsSource, SourceState] => [
+    sources.map((source): [TargetSource, SourceState] => [
       source,
       { failed: new Set(), isDone: false },
     ]),
@@ -104,7 +104,7 @@ export async function runBench(options: BenchOptions): Promise<void> {
 
 async function openRound(
   options: BenchOptions,
-  source: TargetsSource,
+  source: TargetSource,
   round: number,
   state: SourceState,
   grid: string[],
@@ -113,29 +113,29 @@ async function openRound(
   const { tower, signal, settings } = context;
   const prefix = settings.rounds === 1 ? "" : `round ${round} of ${settings.rounds}: `;
   const onPhase = (text: string) => context.onEvent({ kind: "phase", text: `${prefix}${text}` });
-  await withTargets(source, { tower, signal, onPhase }, async (open) => {
-    try {
-      const cells = await cellsOf(options, open, state);
-      if (round === 1) grid.push(...cells.map(cellKey));
-      state.isDone = cells.length === 0;
-      const order = shuffled(cells, settings.seed + round);
-      for (const [index, cell] of order.entries()) {
-        await measureCell(options, cell, { round, position: index + 1 }, state);
-      }
-      if (options.slo !== undefined && round === settings.rounds) {
-        await searchSlos(context, record, options.slo, sloSubjects(cells), open);
-      }
-    } finally {
-      if (round === 1) addSubject(record, open);
-      else addSeconds(record, open);
+  const open = await openTarget(source, { tower, signal, onPhase });
+  try {
+    const cells = await cellsOf(options, open, state);
+    if (round === 1) grid.push(...cells.map(cellKey));
+    state.isDone = cells.length === 0;
+    const order = shuffled(cells, settings.seed + round);
+    for (const [index, cell] of order.entries()) {
+      await measureCell(options, cell, { round, position: index + 1 }, state);
     }
-  });
+    if (options.slo !== undefined && round === settings.rounds) {
+      await searchSlos(context, record, options.slo, sloSubjects(cells), open);
+    }
+  } finally {
+    if (round === 1) addSubject(record, open);
+    else addSeconds(record, open);
+    await open.close();
+  }
 }
 
 /** Load points of a source; its first round checks the parity of the endpoints. */
 async function cellsOf(
   { context, record, endpoints, batchSizes, loads, reference }: BenchOptions,
-  open: OpenTargets,
+  open: OpenTarget,
   state: SourceState,
 ): Promise<readonly Cell[]> {
   const isFirst = state.passed === undefined;
@@ -219,7 +219,7 @@ function gridKey({
 
 /** Batch sizes that a target accepts: Triton at most the maximum of the model, the embed API that of a request, which it splits. */
 function acceptedBatches(
-  { endpoint, spec }: BenchTarget,
+  { endpoint, spec }: TargetEndpoint,
   sizes: readonly number[],
   onNotice: (text: string) => void,
 ): readonly number[] {

@@ -1,6 +1,6 @@
 import { benchEndpointName } from "../../contract/bench-endpoint.ts";
 import type { ImageTower, TextTower } from "../../contract/model-spec.ts";
-import type { OpenTargets } from "../../target/open/open-targets.ts";
+import type { OpenTarget } from "../../target/open/open-target.ts";
 import { describeCommit, describeMachine } from "../../target/readings/machine.ts";
 import { parityFailure } from "../measure/bench-parity.ts";
 import {
@@ -17,7 +17,7 @@ export async function newBenchRecord(options: {
   /** Folder of the git repository, for the commit. */
   readonly project: string;
   readonly startedAt: Date;
-  readonly target: OpenTargets["target"];
+  readonly target: OpenTarget["target"];
   readonly model: BenchRecord["subject"]["model"];
   readonly settings: BenchRecord["settings"];
   /** Arguments of the command. */
@@ -54,7 +54,7 @@ export async function newBenchRecord(options: {
  * Adds the description of open targets to a record. If environments differ in GPUs or price, the record has neither, because
  * figures of one would be attributed to the other.
  */
-export function addSubject(record: BenchRecord, open: OpenTargets): void {
+export function addSubject(record: BenchRecord, open: OpenTarget): void {
   const { subject } = record;
   const { environments, servers, driver, gpu, price } = open.subject;
   const isFirst = subject.servers.length === 0;
@@ -77,7 +77,7 @@ export function addSubject(record: BenchRecord, open: OpenTargets): void {
 }
 
 /** Adds the time of another round to the environments of a record. */
-export function addSeconds({ subject }: BenchRecord, open: OpenTargets): void {
+export function addSeconds({ subject }: BenchRecord, open: OpenTarget): void {
   for (const { name, seconds } of open.subject.environments) {
     const known = subject.environments.find((environment) => environment.name === name);
     if (known !== undefined) known.seconds += seconds;

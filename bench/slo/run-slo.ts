@@ -1,6 +1,6 @@
 import { type BenchEndpoint, benchEndpointName } from "../../contract/bench-endpoint.ts";
 import { formatRate } from "../../report/document/number-format.ts";
-import type { OpenTargets } from "../../target/open/open-targets.ts";
+import type { OpenTarget } from "../../target/open/open-target.ts";
 import { reason } from "../../target/requests/http-client.ts";
 import type { BenchContext } from "../measure/bench-events.ts";
 import type { MeasuredEndpoint } from "../measure/choose-endpoints.ts";
@@ -26,7 +26,7 @@ export async function searchSlos(
   record: BenchRecord,
   goal: SloGoal,
   subjects: readonly SloSubject[],
-  { readGpus }: Pick<OpenTargets, "readGpus">,
+  { readGpus }: Pick<OpenTarget, "readGpus">,
 ): Promise<void> {
   for (const { target, endpoint, batch } of subjects) {
     const { environment, service } = target;

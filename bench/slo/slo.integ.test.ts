@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { startNullHttpServer } from "../../lab/load/null-server.ts";
-import type { BenchTarget } from "../../target/requests/bench-target.ts";
+import type { TargetEndpoint } from "../../target/requests/target-endpoint.ts";
 import type { BenchContext } from "../measure/bench-events.ts";
 import { measureLoadPoint } from "../measure/measure-load-point.ts";
 import { confirmedTrial, type Slo } from "../record/slo-search.ts";
@@ -31,7 +31,7 @@ test("the confirmed rate of a server with a known capacity is within 5 % of queu
   });
   try {
     const tower = { spec: openclipVitB32, modality: "image" } as const;
-    const target: BenchTarget = {
+    const target: TargetEndpoint = {
       ...tower,
       environment: "null",
       service: "embed",

@@ -57,6 +57,7 @@ function recorder(...endpoints: MeasuredEndpoint[]) {
       targets: endpoints.map(({ target }) => target),
       subject: { environments: [], servers: [] },
       notes: [],
+      close: async () => {},
     },
     context: {
       tower: { spec: openclipVitB32, modality: "image" },

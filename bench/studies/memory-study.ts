@@ -1,8 +1,8 @@
-import type { OpenTargets } from "../../target/open/open-targets.ts";
+import type { OpenTarget } from "../../target/open/open-target.ts";
 import { readMetrics } from "../../target/readings/instance-metrics.ts";
 import { metricSum } from "../../target/readings/prometheus.ts";
-import type { BenchTarget } from "../../target/requests/bench-target.ts";
 import { openHttpClient } from "../../target/requests/http-client.ts";
+import type { TargetEndpoint } from "../../target/requests/target-endpoint.ts";
 import type { MeasuredEndpoint } from "../measure/choose-endpoints.ts";
 import {
   type IdleMemory,
@@ -65,7 +65,7 @@ async function measureServices(run: StudyRun, idle: IdleMemory): Promise<void> {
 
 /** Reads the memory of every service; to be called before the first request. */
 export async function readIdleMemory(
-  { targets, readGpus }: OpenTargets,
+  { targets, readGpus }: OpenTarget,
   readMemory: StudyRun["readMemory"],
 ): Promise<IdleMemory> {
   const services = new Map<string, MemoryReading>();
@@ -84,7 +84,7 @@ async function readAllGpus(readGpus: StudyRun["open"]["readGpus"]): Promise<Memo
 
 async function readService(
   readMemory: StudyRun["readMemory"],
-  target: BenchTarget,
+  target: TargetEndpoint,
 ): Promise<MemoryReading> {
   if (target.pids.length > 0) return { residentMiB: residentMiB(target.pids) };
   const memory = (await readMemory?.(target.service)) ?? {};
@@ -93,7 +93,9 @@ async function readService(
 }
 
 /** Resident memory from the servers' own metrics, which the embed server has and Triton lacks. */
-async function residentFromMetrics(metrics: BenchTarget["metrics"]): Promise<number | undefined> {
+async function residentFromMetrics(
+  metrics: TargetEndpoint["metrics"],
+): Promise<number | undefined> {
   const http = openHttpClient(2);
   try {
     const bytes = await Promise.all(

@@ -1,9 +1,9 @@
 import { benchEndpointName } from "../../contract/bench-endpoint.ts";
 import { UserError } from "../../contract/user-error.ts";
-import type { OpenTargets } from "../../target/open/open-targets.ts";
+import type { OpenTarget } from "../../target/open/open-target.ts";
 import type { ReferenceItem } from "../../target/reference/reference.ts";
 import { reason } from "../../target/requests/http-client.ts";
-import { type TargetsSource, withTargets } from "../../target/targets.ts";
+import { openTarget, type TargetSource } from "../../target/target.ts";
 import type { BenchContext } from "../measure/bench-events.ts";
 import type { MeasuredEndpoint } from "../measure/choose-endpoints.ts";
 import {
@@ -44,7 +44,7 @@ export interface RunStudiesOptions {
 export async function openStudies(
   { readMemory, deployment }: StudyEnvironment,
   group: readonly Study[],
-  source: TargetsSource,
+  source: TargetSource,
   options: RunStudiesOptions,
   round: number,
   use: (runOf: (study: Study) => Promise<StudyRun>) => Promise<void>,
@@ -52,23 +52,23 @@ export async function openStudies(
   const { context, record } = options;
   const onPhase = (text: string) => context.onEvent({ kind: "phase", text });
   const { tower, signal } = context;
-  await withTargets(source, { tower, signal, onPhase }, async (open) => {
-    const passed = round === 1 ? new Map<string, boolean>() : passedBefore(record);
-    try {
-      // before the parity check, because the first request makes buffers grow
-      const idleMemory = group.some(readsIdleMemory)
-        ? await readIdleMemory(open, readMemory)
-        : undefined;
-      await use(async (study) => ({
-        ...createRun(open, await endpointsWithParity(study, open, options, passed), options, round),
-        readMemory,
-        idleMemory,
-        deployment,
-      }));
-    } finally {
-      addSubjectOnce(record, open);
-    }
-  });
+  const open = await openTarget(source, { tower, signal, onPhase });
+  const passed = round === 1 ? new Map<string, boolean>() : passedBefore(record);
+  try {
+    // before the parity check, because the first request makes buffers grow
+    const idleMemory = group.some(readsIdleMemory)
+      ? await readIdleMemory(open, readMemory)
+      : undefined;
+    await use(async (study) => ({
+      ...createRun(open, await endpointsWithParity(study, open, options, passed), options, round),
+      readMemory,
+      idleMemory,
+      deployment,
+    }));
+  } finally {
+    addSubjectOnce(record, open);
+    await open.close();
+  }
 }
 
 function readsIdleMemory(study: Study): boolean {
@@ -89,7 +89,7 @@ function passedBefore({ parity }: BenchRecord): Map<string, boolean> {
  */
 async function endpointsWithParity(
   study: Study,
-  open: OpenTargets,
+  open: OpenTarget,
   { context, record, endpoints, reference }: RunStudiesOptions,
   passed: Map<string, boolean>,
 ): Promise<readonly MeasuredEndpoint[]> {
@@ -110,7 +110,7 @@ async function endpointsWithParity(
 }
 
 function createRun(
-  open: OpenTargets,
+  open: OpenTarget,
   endpoints: readonly MeasuredEndpoint[],
   { context, grid, record }: RunStudiesOptions,
   round: number,
@@ -162,7 +162,7 @@ function createRun(
 }
 
 /** Adds the subject of an environment that may have been opened before. */
-function addSubjectOnce(record: BenchRecord, open: OpenTargets): void {
+function addSubjectOnce(record: BenchRecord, open: OpenTarget): void {
   const known = record.subject.environments;
   const environments = open.subject.environments.filter((opened) => {
     const same = known.find(({ name }) => name === opened.name);

@@ -90,6 +90,7 @@ function study(url: string, measure: () => Promise<void>, signal = new AbortCont
       targets: [target],
       subject: { environments: [], servers: [] },
       notes: [],
+      close: async () => {},
     },
     context: {
       tower: { spec: defaultModel, modality: "image" },

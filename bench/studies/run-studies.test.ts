@@ -2,7 +2,7 @@ import { createServer } from "node:http";
 import { afterEach, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import type { AddressesSource } from "../../target/open/endpoint-targets.ts";
+import type { AddressesSource } from "../../target/open/addresses.ts";
 import type { ReferenceImage } from "../../target/reference/reference.ts";
 import type { BenchEvent } from "../measure/bench-events.ts";
 import { defaultSettings } from "../run/bench-run.ts";

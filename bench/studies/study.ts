@@ -1,9 +1,9 @@
 import { type BenchEndpoint, benchEndpointName } from "../../contract/bench-endpoint.ts";
 import type { EndpointName } from "../../contract/environment.ts";
 import type { ChannelsOption } from "../../target/load/channels.ts";
-import type { OpenTargets } from "../../target/open/open-targets.ts";
+import type { OpenTarget } from "../../target/open/open-target.ts";
 import type { EnvironmentSubject } from "../../target/subject/subject.ts";
-import type { TargetsSource } from "../../target/targets.ts";
+import type { TargetSource } from "../../target/target.ts";
 import type { BenchContext, LoadPointOptions } from "../measure/bench-events.ts";
 import type { MeasuredEndpoint, RequestedEndpoint } from "../measure/choose-endpoints.ts";
 import type { BenchRecord, Conditions, LoadPoint } from "../record/bench-record.ts";
@@ -61,7 +61,7 @@ export interface StudyGrid {
 /** Open environment of a study that measures load points. */
 export interface StudyRun {
   readonly environment: string;
-  readonly open: OpenTargets;
+  readonly open: OpenTarget;
   readonly context: BenchContext;
   readonly grid: StudyGrid;
   /** Number of the round, from 1. */
@@ -103,7 +103,7 @@ export interface EnvironmentRun {
   /** @throws {StudyUnavailable} if the environment offers none of the study's endpoints */
   requireOffered(): void;
   /** Opens a source and calls `use` with the endpoints that pass the parity check. */
-  open(source: TargetsSource, use: (run: StudyRun) => Promise<void>): Promise<void>;
+  open(source: TargetSource, use: (run: StudyRun) => Promise<void>): Promise<void>;
 }
 
 /** One environment, with the operations that studies require. */
@@ -113,7 +113,7 @@ export interface StudyEnvironment {
   readonly offers: readonly EndpointName[];
   /** Its description for the record; absent if only addresses are known. */
   readonly subject?: () => EnvironmentSubject;
-  readonly source: (change: SourceChange) => TargetsSource;
+  readonly source: (change: SourceChange) => TargetSource;
   /**
    * Starts its services repeatedly, calls `onStart` after each start, and returns notes.
    *

@@ -1,6 +1,6 @@
 import { readEnvironment } from "../../artefact/artefact.ts";
 import { UserError } from "../../contract/user-error.ts";
-import type { AddressesSource } from "../../target/open/endpoint-targets.ts";
+import type { AddressesSource } from "../../target/open/addresses.ts";
 import type { DeployedEnvironment } from "../../target/service/deployed-environment.ts";
 import { requireKeys } from "../../verify/verify-deployed.ts";
 import type { SynthesizedFile } from "../shared/artefact.ts";

@@ -9,7 +9,7 @@ import type { LoadShape } from "../../contract/load-shape.ts";
 import type { Modality } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { type ChannelsOption, withChannels } from "../../target/load/channels.ts";
-import type { AddressesSource } from "../../target/open/endpoint-targets.ts";
+import type { AddressesSource } from "../../target/open/addresses.ts";
 import { modelName } from "../model/model-option.ts";
 import { modalityOption } from "../model/named-model.ts";
 import { endpointAddress, httpAddress, splitAssignment } from "../shared/endpoint-address.ts";

@@ -35,7 +35,7 @@ import { saveReports } from "../../report/save-reports.ts";
 import { isSelected } from "../../target/open/open-services.ts";
 import type { ReferenceItem } from "../../target/reference/reference.ts";
 import { isStandIn } from "../../target/subject/subject.ts";
-import type { TargetsSource } from "../../target/targets.ts";
+import type { TargetSource } from "../../target/target.ts";
 import { deployedEnvironments } from "../cluster/deployed-environments.ts";
 import { driverVersion, gpuReader } from "../host/gpu-reader.ts";
 import { requireTower } from "../model/named-model.ts";
@@ -60,7 +60,7 @@ export interface PreparedBench {
   /** Filled during the run. */
   readonly record: BenchRecord;
   /** One per environment, or one for the addresses. */
-  readonly sources: readonly TargetsSource[];
+  readonly sources: readonly TargetSource[];
   /** Images or texts of the parity gate, with their embeddings by the local model. */
   readonly reference: readonly ReferenceItem[];
   /** Measured model. */
@@ -201,7 +201,7 @@ async function sourcesOf(
   files: readonly SynthesizedFile[],
   args: BenchArguments,
   { modelFiles, u8ModelFile, endpoints, signal, onEvent }: SourceOptions,
-): Promise<readonly TargetsSource[]> {
+): Promise<readonly TargetSource[]> {
   const onNotice = (text: string) => onEvent({ kind: "notice", text });
   if (args.url !== undefined) {
     const apiKey = process.env.INFERENCE_API_KEY?.trim() || undefined;

@@ -11,9 +11,9 @@ import {
   StudyUnavailable,
 } from "../../bench/studies/study.ts";
 import type { EndpointName, Environment } from "../../contract/environment.ts";
-import type { DeployedSource } from "../../target/open/deployed-targets.ts";
-import type { AddressesSource } from "../../target/open/endpoint-targets.ts";
-import type { SimulatedSource } from "../../target/open/simulated-targets.ts";
+import type { AddressesSource } from "../../target/open/addresses.ts";
+import type { DeployedSource } from "../../target/open/deployment.ts";
+import type { SimulatedSource } from "../../target/open/simulation.ts";
 import { loadImages } from "../../target/requests/load-items.ts";
 import {
   type EnvironmentFile,

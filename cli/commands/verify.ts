@@ -17,7 +17,7 @@ import {
   type SavedReports,
   saveReports,
 } from "../../report/save-reports.ts";
-import type { AddressesSource } from "../../target/open/endpoint-targets.ts";
+import type { AddressesSource } from "../../target/open/addresses.ts";
 import type { ReferenceModel } from "../../target/reference/reference.ts";
 import type { VerifyEvent } from "../../verify/check-run.ts";
 import { startProgress } from "../../verify/progress.ts";

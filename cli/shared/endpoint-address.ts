@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "commander";
 import { endpointNames } from "../../contract/environment.ts";
-import type { AddressesSource } from "../../target/open/endpoint-targets.ts";
+import type { AddressesSource } from "../../target/open/addresses.ts";
 
 /** Parsers of `--url` and `--metrics-url`. */
 

@@ -9,19 +9,21 @@ import {
   tritonCommandOf,
 } from "../../contract/triton-flags.ts";
 import { UserError } from "../../contract/user-error.ts";
-import type { BenchTarget } from "../requests/bench-target.ts";
 import { reason } from "../requests/http-client.ts";
 import { modelFor } from "../requests/prepare.ts";
+import type { TargetEndpoint } from "../requests/target-endpoint.ts";
 import { serverVersion } from "../service/server-version.ts";
 import {
   type EndpointTarget,
   endpointsOf,
-  type ServiceUnderTest,
-} from "../service/service-under-test.ts";
+  type RunningServices,
+  type TargetService,
+} from "../service/target-service.ts";
 import type { Software } from "../subject/subject.ts";
-import type { OpenTargets } from "./open-targets.ts";
+import type { OpenTarget } from "./open-target.ts";
 
-export interface WithTargetsOptions {
+/** What every kind of target needs to be opened. */
+export interface OpenOptions {
   /** Measured tower. */
   readonly tower: ModelTower;
   readonly signal: AbortSignal;
@@ -33,86 +35,82 @@ const timeoutMs = 30_000;
 
 /** Access to services, and the subject that the record describes. */
 interface ServicesSubject {
-  readonly target: OpenTargets["target"];
+  readonly target: OpenTarget["target"];
   readonly reach: (
-    service: ServiceUnderTest,
-  ) => Pick<BenchTarget, "metrics" | "pids" | "apiKey" | "controlHeader" | "precision">;
-  readonly environments: () => OpenTargets["subject"]["environments"];
+    service: TargetService,
+  ) => Pick<TargetEndpoint, "metrics" | "pids" | "apiKey" | "controlHeader" | "precision">;
+  readonly environments: () => OpenTarget["subject"]["environments"];
   /** Versions of a service's libraries. */
-  readonly software?: (service: ServiceUnderTest) => Promise<Software | undefined>;
+  readonly software?: (service: TargetService) => Promise<Software | undefined>;
   readonly driver?: string;
-  readonly gpu?: OpenTargets["subject"]["gpu"];
-  readonly price?: OpenTargets["subject"]["price"];
-  readonly readGpus?: OpenTargets["readGpus"];
+  readonly gpu?: OpenTarget["subject"]["gpu"];
+  readonly price?: OpenTarget["subject"]["price"];
+  readonly readGpus?: OpenTarget["readGpus"];
   readonly notes: readonly string[];
 }
 
 /**
- * Calls `use` with the endpoints of running services, and closes their connections.
+ * Opens the endpoints of running services.
  *
  * @param endpoints - Endpoints to open; absent: all.
  * @throws {UserError} one line, if an endpoint does not respond.
  */
-export async function useServices<Result>(
-  services: readonly ServiceUnderTest[],
+export async function openServices(
+  { services, close }: RunningServices,
   { spec, modality }: ModelTower,
   endpoints: readonly EndpointName[] | undefined,
-  use: (open: OpenTargets) => Promise<Result>,
   { target, reach, environments, software, driver, gpu, price, readGpus, notes }: ServicesSubject,
-): Promise<Result> {
-  try {
-    const targets: BenchTarget[] = [];
-    const servers: OpenTargets["subject"]["servers"] = [];
-    for (const service of services) {
-      const { name } = service.workload.service;
-      const selected = endpointsOf(service, modality).filter(
-        (target) => target.spec.name === spec.name && isSelected(target.endpointName, endpoints),
-      );
-      if (selected.length === 0) continue;
-      const controlUrl = service.targets.find(
-        ({ endpoint }) => endpoint.protocol === "oip-http",
-      )?.url;
-      for (const target of selected) {
-        await requireLive(service, target);
-        targets.push({
-          environment: service.environment,
-          service: name,
-          endpoint: target.endpointName,
-          url: target.url,
-          spec: target.spec,
-          modality,
-          model: target.model,
-          ...jpegKindOf(service, modality),
-          payloads: await payloadsOf(service, target, modality),
-          controlUrl,
-          ...reach(service),
-        });
-      }
-      servers.push({
+): Promise<OpenTarget> {
+  const targets: TargetEndpoint[] = [];
+  const servers: OpenTarget["subject"]["servers"] = [];
+  for (const service of services) {
+    const { name } = service.workload.service;
+    const selected = endpointsOf(service, modality).filter(
+      (target) => target.spec.name === spec.name && isSelected(target.endpointName, endpoints),
+    );
+    if (selected.length === 0) continue;
+    const controlUrl = service.targets.find(
+      ({ endpoint }) => endpoint.protocol === "oip-http",
+    )?.url;
+    for (const target of selected) {
+      await requireLive(service, target);
+      targets.push({
+        environment: service.environment,
         service: name,
-        ...nameAndVersion(await serverVersion(service)),
-        software: await software?.(service),
+        endpoint: target.endpointName,
+        url: target.url,
+        spec: target.spec,
+        modality,
+        model: target.model,
+        ...jpegKindOf(service, modality),
+        payloads: await payloadsOf(service, target, modality),
+        controlUrl,
+        ...reach(service),
       });
     }
-    return await use({
-      target,
-      targets,
-      subject: {
-        // computed when the run ends, because it contains the duration
-        get environments() {
-          return environments();
-        },
-        servers,
-        driver,
-        gpu,
-        price,
-      },
-      readGpus,
-      notes,
+    servers.push({
+      service: name,
+      ...nameAndVersion(await serverVersion(service)),
+      software: await software?.(service),
     });
-  } finally {
-    await Promise.all(services.flatMap((it) => [it.closeTransports(), it.http.close()]));
   }
+  return {
+    target,
+    targets,
+    subject: {
+      // computed when the run ends, because it contains the duration
+      get environments() {
+        return environments();
+      },
+      servers,
+      driver,
+      gpu,
+      price,
+    },
+    readGpus,
+    notes,
+    close,
+  };
 }
 
 /** Returns whether an endpoint is among those to open; absent: all are. */
@@ -144,7 +142,7 @@ export function controlHeaderOf(
 }
 
 /** Fails before anything is measured if an endpoint does not respond. */
-async function requireLive(service: ServiceUnderTest, target: EndpointTarget): Promise<void> {
+async function requireLive(service: TargetService, target: EndpointTarget): Promise<void> {
   const { endpointName: endpoint, url } = target;
   const live = hasEmbedApi(endpoint)
     ? await service.http.send(`${url}${embedPaths.healthz}`, { timeoutMs }).then(
@@ -167,7 +165,7 @@ function nameAndVersion(text: string | undefined): { name: string; version: stri
 
 /** Payload formats that a server accepts; a Triton is queried for the models of the other formats of images. */
 async function payloadsOf(
-  service: ServiceUnderTest,
+  service: TargetService,
   target: EndpointTarget,
   modality: Modality,
 ): Promise<readonly PayloadFormat[]> {
@@ -192,9 +190,9 @@ async function payloadsOf(
 }
 
 function jpegKindOf(
-  { workload }: ServiceUnderTest,
+  { workload }: TargetService,
   modality: Modality,
-): Pick<BenchTarget, "jpegKind"> {
+): Pick<TargetEndpoint, "jpegKind"> {
   const { jpegKind } = workload.service;
   return modality === "image" && jpegKind !== undefined ? { jpegKind } : {};
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { MetricsSource } from "../requests/bench-target.ts";
 import type { HttpClient } from "../requests/http-client.ts";
+import type { MetricsSource } from "../requests/target-endpoint.ts";
 import { mean } from "../stats/statistics.ts";
 import {
   type GpuReadingKind,

@@ -1,8 +1,8 @@
 import type { RunningInstance } from "../../artefact/simulation.ts";
 import { loopback } from "../../artefact/simulation-types.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
-import type { MetricsSource } from "../requests/bench-target.ts";
 import type { HttpClient, HttpRequest } from "../requests/http-client.ts";
+import type { MetricsSource } from "../requests/target-endpoint.ts";
 import { type Metrics, parseMetrics } from "./prometheus.ts";
 
 const timeoutMs = 30_000;

@@ -3,9 +3,9 @@ import type { PayloadFormat } from "../../contract/bench-endpoint.ts";
 import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
 import { hasEmbedApi } from "../../contract/environment.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
-import type { BenchTarget, MetricsSource } from "../requests/bench-target.ts";
 import type { HttpClient } from "../requests/http-client.ts";
 import { type BenchModel, modelFor } from "../requests/prepare.ts";
+import type { MetricsSource, TargetEndpoint } from "../requests/target-endpoint.ts";
 import { readMetrics } from "./instance-metrics.ts";
 import { type Metrics, metricSum } from "./prometheus.ts";
 
@@ -72,7 +72,7 @@ const tritonCounters = {
 export function serverTimes(
   before: ServerCounters,
   after: ServerCounters,
-  target: Pick<BenchTarget, "endpoint"> & BenchModel,
+  target: Pick<TargetEndpoint, "endpoint"> & BenchModel,
   payload: PayloadFormat,
 ): ServerTimes | undefined {
   const delta = (

@@ -17,7 +17,6 @@ import { UserError } from "../../contract/user-error.ts";
 import { isForDali } from "../../inference/preprocess/dali-files.ts";
 import { paddedTensor } from "../../inference/session/payload-format.ts";
 import { tokenTensor } from "../../inference/session/token-tensor.ts";
-import type { BenchTarget } from "./bench-target.ts";
 import { type EncodedImage, embedPath, multipart } from "./embed-requests.ts";
 import { inputTensor, stack } from "./infer.ts";
 import {
@@ -28,6 +27,7 @@ import {
   loadImages,
 } from "./load-items.ts";
 import type { PreparedRequest, PreparedRequests } from "./prepared-requests.ts";
+import type { TargetEndpoint } from "./target-endpoint.ts";
 
 /** Media type of embeddings as float32 rows. */
 const binary = "application/octet-stream";
@@ -44,7 +44,7 @@ const maxTotalBytes = 128 * 1024 * 1024;
  * @throws {UserError} without an item.
  */
 export async function prepareRequests(
-  target: Pick<BenchTarget, "endpoint" | "url" | "model" | "spec" | "jpegKind" | "apiKey">,
+  target: Pick<TargetEndpoint, "endpoint" | "url" | "model" | "spec" | "jpegKind" | "apiKey">,
   format: Pick<BenchEndpoint, "payload" | "serialization">,
   items: readonly LoadItem[],
   batch: number,
@@ -69,7 +69,7 @@ export async function prepareRequests(
  * @param url - May include a path, such as that of the Kubernetes API server's proxy to a Service.
  */
 export async function prepareEmbedRequests(
-  { url, apiKey }: Pick<BenchTarget, "url" | "apiKey">,
+  { url, apiKey }: Pick<TargetEndpoint, "url" | "apiKey">,
   images: readonly EncodedImage[],
 ): Promise<PreparedRequests> {
   const { origin, pathname } = new URL(url);
@@ -112,8 +112,8 @@ export function modelFor({ model, spec, jpegKind }: BenchModel, payload: Payload
 }
 
 /** Model of a Triton server, and its model kind for JPEG files. */
-export type BenchModel = Pick<BenchTarget, "model" | "spec"> & {
-  readonly jpegKind?: BenchTarget["jpegKind"] | undefined;
+export type BenchModel = Pick<TargetEndpoint, "model" | "spec"> & {
+  readonly jpegKind?: TargetEndpoint["jpegKind"] | undefined;
 };
 
 /** 8-bit RGB pixels of a preprocessed image, interleaved; reverses the normalisation exactly. */
@@ -134,7 +134,7 @@ export function pixelsOf(tower: ImageTower, tensor: Float32Array): Uint8Array {
   return pixels;
 }
 
-function isGrpc({ endpoint }: Pick<BenchTarget, "endpoint">): boolean {
+function isGrpc({ endpoint }: Pick<TargetEndpoint, "endpoint">): boolean {
   return endpoint === "onnx-grpc" || endpoint === "trt-grpc";
 }
 
@@ -146,7 +146,7 @@ function pathOf(target: Target, { payload }: Pick<BenchEndpoint, "payload">): st
   return `/v2/models/${encodeURIComponent(modelFor(target, payload))}/infer`;
 }
 
-type Target = Pick<BenchTarget, "endpoint"> & BenchModel;
+type Target = Pick<TargetEndpoint, "endpoint"> & BenchModel;
 
 /** Returns whether a Triton, not a gateway, receives the files for DALI. */
 function usesDali(

@@ -6,9 +6,9 @@ import type { Target } from "../../artefact/simulation-types.ts";
 import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
 import type { Workload } from "../../artefact/workload.ts";
 import type { Environment } from "../../contract/environment.ts";
-import type { MetricsSource } from "../requests/bench-target.ts";
+import type { MetricsSource } from "../requests/target-endpoint.ts";
 import type { EnvironmentFile } from "./local-environment.ts";
-import { openService, type ServiceUnderTest } from "./service-under-test.ts";
+import { openService, type RunningServices, type TargetService } from "./target-service.ts";
 
 /** Deployed environment and the network access to it. */
 export interface DeployedEnvironment extends EnvironmentFile {
@@ -42,21 +42,25 @@ export interface NetworkAccess {
   close(): Promise<void>;
 }
 
-export function servicesOfDeployed(
-  { deployed, apiKey }: DeployedEnvironment,
-  artefact: Artefact,
-  access: NetworkAccess,
-): readonly ServiceUnderTest[] {
-  return artefact.workloads.map((workload) =>
-    openService(
-      artefact.environment.name,
-      workload,
-      artefact.environment.models,
-      [],
-      targetsOf(workload, deployed, access),
-      workload.service.authorization === undefined ? undefined : apiKey,
-    ),
-  );
+/** Opens the services of a deployed environment, and network access to them. */
+export async function openDeployedServices(
+  environment: DeployedEnvironment,
+  { environment: { name, models }, workloads }: Pick<Artefact, "environment" | "workloads">,
+): Promise<RunningServices & Pick<NetworkAccess, "notes">> {
+  const { deployed, apiKey } = environment;
+  const access = await environment.openAccess();
+  const services = workloads.map((workload) => {
+    const key = workload.service.authorization === undefined ? undefined : apiKey;
+    return openService(name, workload, models, [], targetsOf(workload, deployed, access), key);
+  });
+  return {
+    services,
+    notes: access.notes,
+    async close() {
+      await Promise.all(services.map((service) => service.close()));
+      await access.close();
+    },
+  };
 }
 
 function targetsOf(
@@ -73,9 +77,9 @@ function targetsOf(
 }
 
 export function servicesBehind(
-  { workload }: ServiceUnderTest,
-  services: readonly ServiceUnderTest[],
-): readonly ServiceUnderTest[] {
+  { workload }: TargetService,
+  services: readonly TargetService[],
+): readonly TargetService[] {
   const workloads = workloadsBehind(
     workload,
     services.map((service) => service.workload),
@@ -88,8 +92,8 @@ export function servicesBehind(
  * counters cannot be distinguished.
  */
 export function metricsOfDeployed(
-  service: ServiceUnderTest,
-  services: readonly ServiceUnderTest[],
+  service: TargetService,
+  services: readonly TargetService[],
   cluster: ClusterInspection | undefined,
 ): readonly MetricsSource[] {
   const all = [service, ...servicesBehind(service, services)];
@@ -107,7 +111,7 @@ export function podsOf(
   return Math.max(replicas, pods ?? 0);
 }
 
-export function sourceOf({ workload, targets }: ServiceUnderTest): MetricsSource {
+export function sourceOf({ workload, targets }: TargetService): MetricsSource {
   return {
     name: workload.name,
     role: workload.service.kind,

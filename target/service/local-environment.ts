@@ -2,10 +2,12 @@ import { existsSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Artefact } from "../../artefact/artefact.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
+import { type RunningInstance, startSimulation } from "../../artefact/simulation.ts";
 import { planSimulation } from "../../artefact/simulation-plan.ts";
 import type { ModelFiles, SimulationPlan } from "../../artefact/simulation-types.ts";
 import { describe } from "../../artefact/workload.ts";
 import type { EnvironmentSubject } from "../subject/subject.ts";
+import { openService, type RunningServices } from "./target-service.ts";
 
 export interface EnvironmentFile {
   /** Path of `cdk.tf.json`. */
@@ -82,5 +84,39 @@ export function subjectOf(
     })),
     notes: [...notes],
     seconds: Math.round((performance.now() - startedMs) / 100) / 10,
+  };
+}
+
+/** Services of a local simulation, with the processes that run them. */
+export interface StartedServices extends RunningServices {
+  readonly instances: readonly RunningInstance[];
+  /** Stops the processes at once, for an interrupt. */
+  stop(): Promise<void>;
+}
+
+/** Starts the processes of a plan, one or more for each workload. */
+export async function startServices(
+  { environment: { name, models }, workloads }: Pick<Artefact, "environment" | "workloads">,
+  plan: SimulationPlan,
+  options: Parameters<typeof startSimulation>[1],
+): Promise<StartedServices> {
+  const running = await startSimulation(plan, options);
+  const services = workloads.map((workload) =>
+    openService(
+      name,
+      workload,
+      models,
+      running.instances.filter(({ instance }) => instance.workload === workload),
+      plan.targets.filter((target) => target.workload === workload),
+    ),
+  );
+  return {
+    services,
+    instances: running.instances,
+    stop: () => running.stop(),
+    async close() {
+      await Promise.all(services.map((service) => service.close()));
+      await running.stop();
+    },
   };
 }

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { jsonOf } from "../requests/http-client.ts";
-import type { ServiceUnderTest } from "./service-under-test.ts";
+import type { TargetService } from "./target-service.ts";
 
 const timeoutMs = 10_000;
 
@@ -11,7 +11,7 @@ const openApi = z.object({ info: z.object({ title: z.string(), version: z.string
  * Version of a service, from Triton's server metadata or the embed server's API description. `undefined` if unavailable;
  * the endpoints check reports that.
  */
-export async function serverVersion(service: ServiceUnderTest): Promise<string | undefined> {
+export async function serverVersion(service: TargetService): Promise<string | undefined> {
   const target = service.targets.find(
     ({ endpoint, url }) => endpoint.name !== undefined && url !== undefined,
   );

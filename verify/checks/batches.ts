@@ -3,7 +3,7 @@ import { batchSizesUpTo } from "../../contract/model-config.ts";
 import { parityLimits } from "../../target/reference/parity.ts";
 import { cycle, type Reference } from "../../target/reference/reference.ts";
 import { unit } from "../../target/requests/infer.ts";
-import { embeddingsOf, type ServiceUnderTest } from "../../target/service/service-under-test.ts";
+import { embeddingsOf, type TargetService } from "../../target/service/target-service.ts";
 import { cosine } from "../../target/stats/statistics.ts";
 import type { Check } from "./check.ts";
 import { checkEachEndpoint } from "./check-result.ts";
@@ -17,7 +17,7 @@ export const batchesCheck: Check = {
 
 /** Sends batches, in the simulation of two sizes: as many rows as images, each row the embedding of its image. */
 export function checkBatches(
-  service: ServiceUnderTest,
+  service: TargetService,
   reference: Reference,
   verifyTarget: VerifyTarget,
 ): Promise<readonly CheckResult[]> {

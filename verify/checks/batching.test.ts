@@ -6,7 +6,7 @@ import { kubernetesDocument } from "../../artefact/test-artefact.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import type { Reference } from "../../target/reference/reference.ts";
-import { openService } from "../../target/service/service-under-test.ts";
+import { openService } from "../../target/service/target-service.ts";
 import { checkBatching } from "./batching.ts";
 
 let server: Server | undefined;

@@ -4,14 +4,14 @@ import type { ModelSpec } from "../../contract/model-spec.ts";
 import { daliKinds, tritonModelName } from "../../contract/triton-models.ts";
 import { metricsSource, readMetrics } from "../../target/readings/instance-metrics.ts";
 import { type Metrics, metricSum } from "../../target/readings/prometheus.ts";
-import type { MetricsSource } from "../../target/requests/bench-target.ts";
+import type { MetricsSource } from "../../target/requests/target-endpoint.ts";
 import { podsOf, servicesBehind, sourceOf } from "../../target/service/deployed-environment.ts";
 import {
   type EndpointTarget,
   embeddingsOf,
   firstTowersOf,
-  type ServiceUnderTest,
-} from "../../target/service/service-under-test.ts";
+  type TargetService,
+} from "../../target/service/target-service.ts";
 import { type Check, type CheckContext, itemsOf, ownKinds, type Samples } from "./check.ts";
 import { checkEachEndpoint, type EndpointFinding, resultOf } from "./check-result.ts";
 
@@ -25,7 +25,7 @@ export const batchingCheck: Check = {
 
 /** Runs the check on the metrics of the service, or of the Tritons behind a gateway. */
 async function batchingOf(
-  service: ServiceUnderTest,
+  service: TargetService,
   { services, deployment, ...samples }: CheckContext,
 ): Promise<readonly CheckResult[]> {
   const behind = servicesBehind(service, services);
@@ -67,7 +67,7 @@ interface Counts {
  * @param alone - Whether no other client sends requests, so that the metrics count only these.
  */
 export function checkBatching(
-  service: ServiceUnderTest,
+  service: TargetService,
   measuredAt: readonly MetricsSource[],
   samples: Samples,
   alone = true,
@@ -98,7 +98,7 @@ export function checkBatching(
 }
 
 async function countsOf(
-  service: ServiceUnderTest,
+  service: TargetService,
   sources: readonly MetricsSource[],
 ): Promise<Counts> {
   const counts = await Promise.all(

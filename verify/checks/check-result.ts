@@ -4,8 +4,8 @@ import { reason } from "../../target/requests/http-client.ts";
 import {
   type EndpointTarget,
   endpointsOf,
-  type ServiceUnderTest,
-} from "../../target/service/service-under-test.ts";
+  type TargetService,
+} from "../../target/service/target-service.ts";
 
 type ResultDetails = Partial<Pick<CheckResult, "endpoint" | "model" | "measured" | "images">>;
 
@@ -18,7 +18,7 @@ export interface EndpointFinding extends Omit<ResultDetails, "endpoint" | "model
 
 /** Model of a target for its result; empty if the service has only one. */
 export function modelOf(
-  service: ServiceUnderTest,
+  service: TargetService,
   { spec }: Pick<EndpointTarget, "spec">,
 ): { readonly model?: string } {
   return service.models.length > 1 ? { model: spec.name } : {};
@@ -26,7 +26,7 @@ export function modelOf(
 
 /** Runs a check on each endpoint, by default on those of images, once per model. An endpoint whose check throws fails with the error message. */
 export async function checkEachEndpoint(
-  service: ServiceUnderTest,
+  service: TargetService,
   id: string,
   check: (target: EndpointTarget) => Promise<EndpointFinding>,
   targets = endpointsOf(service),
@@ -43,7 +43,7 @@ export async function checkEachEndpoint(
 
 /** Check result with the common fields of the service. */
 export function resultOf(
-  service: ServiceUnderTest,
+  service: TargetService,
   id: string,
   outcome: CheckResult["outcome"],
   message: string,

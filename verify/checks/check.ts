@@ -13,7 +13,7 @@ import {
 } from "../../target/reference/reference.ts";
 import type { TextReference } from "../../target/reference/text-reference.ts";
 import type { DeployedEnvironment } from "../../target/service/deployed-environment.ts";
-import type { ServiceUnderTest } from "../../target/service/service-under-test.ts";
+import type { TargetService } from "../../target/service/target-service.ts";
 import type { DeclaredBlock } from "./declared-blocks.ts";
 
 /** Check of an environment. To add one: a file, a line in `registry.ts`, a row in `docs/checks.md` with its conditions, and a test. */
@@ -31,12 +31,12 @@ export interface Check {
   /** Kinds of services that are checked. @default - all */
   readonly kinds?: readonly ServiceKind[];
   /** Order of the services. @default - order of the environment */
-  order?(services: readonly ServiceUnderTest[]): readonly ServiceUnderTest[];
+  order?(services: readonly TargetService[]): readonly TargetService[];
   /** Checks the environment as a whole, before its services. */
   runEnvironment?(context: CheckContext): readonly CheckResult[];
   /** Checks one service; a thrown error is a failed result. */
   runService?(
-    service: ServiceUnderTest,
+    service: TargetService,
     context: CheckContext,
   ): readonly CheckResult[] | Promise<readonly CheckResult[]>;
 }
@@ -45,7 +45,7 @@ export interface Check {
 export interface CheckContext {
   readonly environment: string;
   readonly target: VerifyTarget;
-  readonly services: readonly ServiceUnderTest[];
+  readonly services: readonly TargetService[];
   /** Plan of the simulation; for a deployed environment only its faults are used. */
   readonly plan: SimulationPlan;
   readonly reference: Reference;

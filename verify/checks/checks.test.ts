@@ -12,7 +12,7 @@ import { elementCount, type Fp32Tensor } from "../../contract/tensor.ts";
 import { parseMetrics } from "../../target/readings/prometheus.ts";
 import type { Reference } from "../../target/reference/reference.ts";
 import { unit } from "../../target/requests/infer.ts";
-import { openService, type ServiceUnderTest } from "../../target/service/service-under-test.ts";
+import { openService, type TargetService } from "../../target/service/target-service.ts";
 import { checkBatches } from "./batches.ts";
 import { countsIn } from "./batching.ts";
 import { checkEmbedding } from "./embedding.ts";
@@ -26,7 +26,7 @@ const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).d
 type Rows = (rows: readonly Float32Array[]) => readonly Float32Array[];
 
 /** Model that returns the first 512 numbers of its input; `change` changes the response. */
-function service(change: Rows = (rows) => rows, state: "up" | "down" = "up"): ServiceUnderTest {
+function service(change: Rows = (rows) => rows, state: "up" | "down" = "up"): TargetService {
   const transport: Pick<Transport, "live" | "infer"> = {
     live: async () => state === "up",
     async infer(_model, [input]) {
@@ -145,7 +145,7 @@ test("fails on metrics without batch counts", () => {
 async function embedService(
   change: (row: Float32Array) => Float32Array,
   endpointName: EndpointName = "embed-http",
-): Promise<ServiceUnderTest> {
+): Promise<TargetService> {
   const server = createServer(async (request, response) => {
     const body = Buffer.concat(await request.toArray());
     const image = images.find(({ bytes }) => {

@@ -4,7 +4,7 @@ import type { ClusterInspection, ClusterPod } from "../../artefact/cluster-objec
 import type { DeclaredObject, Manifest } from "../../artefact/terraform-manifests.ts";
 import { kubernetesDocument } from "../../artefact/test-artefact.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { openService } from "../../target/service/service-under-test.ts";
+import { openService } from "../../target/service/target-service.ts";
 import {
   kubectlAutoscaler,
   kubectlBudget,

@@ -6,7 +6,7 @@ import { declaredContainer } from "../../artefact/declared-container.ts";
 import type { InspectedContainer, Inspection } from "../../artefact/docker-inspect.ts";
 import { dockerDocument, volumesDocument } from "../../artefact/test-artefact.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { openService } from "../../target/service/service-under-test.ts";
+import { openService } from "../../target/service/target-service.ts";
 import { declaredBody, imageId, inspected, moduleFolder, setFields } from "../test-containers.ts";
 import { checkContainer } from "./container.ts";
 import { type DeclaredBlock, declaredBlocks } from "./declared-blocks.ts";

@@ -3,7 +3,7 @@ import type { CheckResult } from "../../bench/record/record.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { firstImage, type Reference } from "../../target/reference/reference.ts";
 import { type HttpResponse, reason } from "../../target/requests/http-client.ts";
-import { type ServiceUnderTest, servedTowers } from "../../target/service/service-under-test.ts";
+import { servedTowers, type TargetService } from "../../target/service/target-service.ts";
 import { type Check, ownKinds } from "./check.ts";
 import { resultOf } from "./check-result.ts";
 import { routeResponses } from "./route-responses.ts";
@@ -20,7 +20,7 @@ export const contentTypeCheck: Check = {
 
 /** Checks the header `content-type` of every route; one result per HTTP endpoint. */
 export async function checkContentType(
-  service: ServiceUnderTest,
+  service: TargetService,
   reference: Reference,
 ): Promise<readonly CheckResult[]> {
   const results: CheckResult[] = [];
@@ -45,7 +45,7 @@ interface TypedResponse {
 }
 
 async function responsesOf(
-  service: ServiceUnderTest,
+  service: TargetService,
   { endpoint }: Target,
   url: string,
   reference: Reference,

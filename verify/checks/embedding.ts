@@ -3,8 +3,8 @@ import { cycle, type Reference } from "../../target/reference/reference.ts";
 import {
   embeddingsOf,
   encodingsOf,
-  type ServiceUnderTest,
-} from "../../target/service/service-under-test.ts";
+  type TargetService,
+} from "../../target/service/target-service.ts";
 import { norm } from "../../target/stats/statistics.ts";
 import type { Check } from "./check.ts";
 import { checkEachEndpoint } from "./check-result.ts";
@@ -21,7 +21,7 @@ export const embeddingCheck: Check = {
 
 /** Checks width, finiteness and, for the embed API, unit norm, in every payload format of each endpoint. */
 export function checkEmbedding(
-  service: ServiceUnderTest,
+  service: TargetService,
   reference: Reference,
 ): Promise<readonly CheckResult[]> {
   return checkEachEndpoint(service, "embedding", async (target) => {

@@ -1,10 +1,10 @@
 import { openInferenceClient } from "../../client/embedding/inference-client.ts";
 import { requestedModel } from "../../contract/environment.ts";
-import type { EndpointTarget, ServiceUnderTest } from "../../target/service/service-under-test.ts";
+import type { EndpointTarget, TargetService } from "../../target/service/target-service.ts";
 
 /** Opens the published client of an endpoint for a model; the mode `remote` prevents a local fallback. */
 export function openEndpointClient(
-  { workload, apiKey }: ServiceUnderTest,
+  { workload, apiKey }: TargetService,
   { endpoint, url, spec }: Pick<EndpointTarget, "endpoint" | "url" | "spec">,
   timeoutMs: number,
 ) {

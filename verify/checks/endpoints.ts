@@ -21,9 +21,9 @@ import { type Metrics, metricSum, parseMetrics } from "../../target/readings/pro
 import { jsonOf, reason } from "../../target/requests/http-client.ts";
 import {
   type ServedModel,
-  type ServiceUnderTest,
   servedTowers,
-} from "../../target/service/service-under-test.ts";
+  type TargetService,
+} from "../../target/service/target-service.ts";
 import type { Check } from "./check.ts";
 import { resultOf } from "./check-result.ts";
 
@@ -40,7 +40,7 @@ export const endpointsCheck: Check = {
 };
 
 /** Checks liveness, readiness, metadata and metrics; one result per endpoint. */
-export async function checkEndpoints(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
+export async function checkEndpoints(service: TargetService): Promise<readonly CheckResult[]> {
   const results: CheckResult[] = [];
   for (const target of service.targets) {
     const { endpoint, url } = target;
@@ -63,7 +63,7 @@ export async function checkEndpoints(service: ServiceUnderTest): Promise<readonl
 }
 
 /** Reads an endpoint, and returns a summary. */
-type EndpointReader = (service: ServiceUnderTest, target: Target, url: string) => Promise<string>;
+type EndpointReader = (service: TargetService, target: Target, url: string) => Promise<string>;
 
 const readers: Readonly<Record<Target["endpoint"]["protocol"], EndpointReader>> = {
   async "embed-http"(service, _target, url) {
@@ -103,7 +103,7 @@ const readers: Readonly<Record<Target["endpoint"]["protocol"], EndpointReader>> 
   },
 };
 
-async function readMetrics(service: ServiceUnderTest, url: string): Promise<Metrics> {
+async function readMetrics(service: TargetService, url: string): Promise<Metrics> {
   const response = await service.http.send(`${url}${embedPaths.metrics}`, { timeoutMs });
   if (response.status !== 200)
     throw new Error(`GET ${embedPaths.metrics} must respond with 200, got ${response.status}`);
@@ -115,7 +115,7 @@ async function readMetrics(service: ServiceUnderTest, url: string): Promise<Metr
 
 /** Throws unless every upstream of a gateway is in rotation, after at most five seconds: it is ready with the first one. */
 async function requireUpstreams(
-  service: ServiceUnderTest,
+  service: TargetService,
   url: string,
   first: Metrics,
 ): Promise<void> {
@@ -138,7 +138,7 @@ function hasKey(body: unknown, key: string): boolean {
   return typeof body === "object" && body !== null && key in body;
 }
 
-async function readTriton(service: ServiceUnderTest, target: Target): Promise<string> {
+async function readTriton(service: TargetService, target: Target): Promise<string> {
   const transport = service.transport(target);
   const options = { timeoutMs };
   if (!(await transport.live(options))) throw new Error("must be live");
@@ -177,7 +177,7 @@ function inputOf({ spec, modality }: ServedModel): TensorSpec {
 const serverNames = { tritonserver: "triton", emulator: "clipstack" } as const;
 
 /** Checks that a Triton is the configured server: NVIDIA's or the Triton emulator. */
-export async function checkServer(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
+export async function checkServer(service: TargetService): Promise<readonly CheckResult[]> {
   const { server } = service.workload.service;
   const target = service.targets.find(({ endpoint }) => endpoint.name !== undefined);
   if (server === undefined || target === undefined) return [];

@@ -13,7 +13,7 @@ import { engineCacheMount } from "../../contract/model-config.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import { withModalities } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { openService } from "../../target/service/service-under-test.ts";
+import { openService } from "../../target/service/target-service.ts";
 import type { CheckContext } from "./check.ts";
 import { engineCheck } from "./engine.ts";
 

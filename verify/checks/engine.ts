@@ -5,9 +5,9 @@ import { towerOf } from "../../contract/model-shapes.ts";
 import { jsonOf } from "../../target/requests/http-client.ts";
 import {
   type ServedModel,
-  type ServiceUnderTest,
   servedTowers,
-} from "../../target/service/service-under-test.ts";
+  type TargetService,
+} from "../../target/service/target-service.ts";
 import type { Check, DeploymentUnderTest } from "./check.ts";
 import { resultOf } from "./check-result.ts";
 
@@ -40,7 +40,7 @@ const notChecked = (reason: string): Verdict => ({
 });
 
 async function checkEngine(
-  { http, targets, workload }: ServiceUnderTest,
+  { http, targets, workload }: TargetService,
   { spec, modality, model }: ServedModel,
   { environment }: Pick<DeploymentUnderTest, "environment">,
 ): Promise<Verdict> {

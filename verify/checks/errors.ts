@@ -24,8 +24,8 @@ import { loadImages } from "../../target/requests/load-items.ts";
 import {
   type EndpointTarget,
   firstTowersOf,
-  type ServiceUnderTest,
-} from "../../target/service/service-under-test.ts";
+  type TargetService,
+} from "../../target/service/target-service.ts";
 import { type Check, itemsOf, ownKinds, type Samples } from "./check.ts";
 import { checkEachEndpoint } from "./check-result.ts";
 
@@ -41,7 +41,7 @@ export const errorsCheck: Check = {
 
 /** Sends malformed requests to every endpoint: each gets the specified error, and the service stays ready. */
 export function checkErrors(
-  service: ServiceUnderTest,
+  service: TargetService,
   samples: Samples,
 ): Promise<readonly CheckResult[]> {
   const check = async (target: EndpointTarget) => {
@@ -182,7 +182,7 @@ function wrongKeyRequest({ path, request }: MalformedRequest): MalformedRequest 
 }
 
 async function embedFindings(
-  service: ServiceUnderTest,
+  service: TargetService,
   target: EndpointTarget,
   samples: Samples,
 ): Promise<readonly Finding[]> {
@@ -295,7 +295,7 @@ function malformedInferences({ spec, modality }: ModelTower): readonly Malformed
 }
 
 async function inferenceFindings(
-  service: ServiceUnderTest,
+  service: TargetService,
   target: EndpointTarget,
 ): Promise<readonly Finding[]> {
   const transport = service.transport(target);
@@ -333,7 +333,7 @@ async function inferenceFindings(
 
 /** Sends truncated JSON, which the transports cannot send. */
 async function brokenJson(
-  service: ServiceUnderTest,
+  service: TargetService,
   { url, model }: EndpointTarget,
 ): Promise<Finding> {
   const name = "broken JSON";

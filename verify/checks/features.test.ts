@@ -15,7 +15,7 @@ import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { writeModelRepository } from "../../model-tools/repository/repository.ts";
 import type { Reference } from "../../target/reference/reference.ts";
 import { unit } from "../../target/requests/infer.ts";
-import type { ServiceUnderTest } from "../../target/service/service-under-test.ts";
+import type { TargetService } from "../../target/service/target-service.ts";
 import type { CheckContext } from "./check.ts";
 import { featuresCheck } from "./features.ts";
 import { serviceAt } from "./test-embed-service.ts";
@@ -74,7 +74,7 @@ afterAll(async () => {
 
 /** Runs the check on a service whose declared variables and command are given. */
 async function check(
-  service: ServiceUnderTest,
+  service: TargetService,
   declared: { readonly env?: Record<string, string>; readonly command?: readonly string[] } = {},
 ): Promise<readonly string[]> {
   const workload = { ...service.workload, ...declared };
@@ -98,7 +98,7 @@ async function proxied(
     headers: Headers;
     body: string;
   }) => void,
-): Promise<ServiceUnderTest> {
+): Promise<TargetService> {
   const proxy = await listen(async (request, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);

@@ -14,8 +14,8 @@ import { loadImages } from "../../target/requests/load-items.ts";
 import {
   type EndpointTarget,
   endpointsOf,
-  type ServiceUnderTest,
-} from "../../target/service/service-under-test.ts";
+  type TargetService,
+} from "../../target/service/target-service.ts";
 import { type Check, type CheckContext, itemsOf, ownKinds } from "./check.ts";
 import { resultOf } from "./check-result.ts";
 
@@ -26,9 +26,9 @@ interface Feature {
   readonly name: string;
   readonly kind: "embed" | "triton";
   /** Returns why the service does not have the feature; undefined if it has. */
-  readonly off: (service: ServiceUnderTest) => string | undefined;
+  readonly off: (service: TargetService) => string | undefined;
   /** Uses the feature, and returns what it found. @throws {Error} one line, if the feature does not work */
-  readonly use: (service: ServiceUnderTest, url: string, context: CheckContext) => Promise<string>;
+  readonly use: (service: TargetService, url: string, context: CheckContext) => Promise<string>;
 }
 
 export const featuresCheck: Check = {
@@ -63,7 +63,7 @@ export const featuresCheck: Check = {
 };
 
 /** Origins in the declared variables of a container or pod. */
-function imageHosts({ workload }: ServiceUnderTest): readonly string[] {
+function imageHosts({ workload }: TargetService): readonly string[] {
   return serverEnv.shape.IMAGE_URL_HOSTS.parse(workload.env.IMAGE_URL_HOSTS);
 }
 
@@ -75,7 +75,7 @@ const controlRequests: Readonly<Record<(typeof controlApis)[number], readonly [s
   "model-repository": ["POST", "/v2/repository/models/no_such_model/load"],
 };
 
-function restrictedApis({ workload }: ServiceUnderTest): readonly (typeof controlApis)[number][] {
+function restrictedApis({ workload }: TargetService): readonly (typeof controlApis)[number][] {
   const flag = "http-restricted-api";
   const values = tritonCommandOf(workload.command).flatMap((word) =>
     word.startsWith(`--${flag}=`) ? [word.slice(flag.length + 3)] : [],
@@ -114,7 +114,7 @@ const features: readonly Feature[] = [
 ];
 
 /** Sends a JSON body to OpenAI's route. */
-function postEmbeddings({ http }: ServiceUnderTest, url: string, body: object) {
+function postEmbeddings({ http }: TargetService, url: string, body: object) {
   return http.send(`${url}${embedPaths.openAiEmbeddings}`, {
     headers: { "content-type": "application/json" },
     body: JSON.stringify(body),
@@ -123,7 +123,7 @@ function postEmbeddings({ http }: ServiceUnderTest, url: string, body: object) {
 }
 
 async function useOpenAi(
-  service: ServiceUnderTest,
+  service: TargetService,
   url: string,
   context: CheckContext,
 ): Promise<string> {
@@ -143,7 +143,7 @@ async function useOpenAi(
 }
 
 async function useModel(
-  service: ServiceUnderTest,
+  service: TargetService,
   target: EndpointTarget,
   context: CheckContext,
   fingerprint: string | undefined,
@@ -184,7 +184,7 @@ function messageOf(response: Parameters<typeof jsonOf>[0]): string {
   return parsed.success ? parsed.data.error.message : response.body.toString().slice(0, 80);
 }
 
-async function useWithoutKey(_service: ServiceUnderTest, url: string): Promise<string> {
+async function useWithoutKey(_service: TargetService, url: string): Promise<string> {
   const anonymous = openHttpClient(1);
   try {
     const paths = [embedPaths.openAiModels, embedPaths.metrics];
@@ -199,7 +199,7 @@ async function useWithoutKey(_service: ServiceUnderTest, url: string): Promise<s
 }
 
 /** The address is no image on any host: that the host responds shows that the server can download. */
-async function useImageUrls(service: ServiceUnderTest, url: string): Promise<string> {
+async function useImageUrls(service: TargetService, url: string): Promise<string> {
   const [target] = endpointsOf(service);
   const request = (origin: string) =>
     postEmbeddings(service, url, {
@@ -226,7 +226,7 @@ async function useImageUrls(service: ServiceUnderTest, url: string): Promise<str
   return `${hosts.join(", ")} respond, another host is rejected`;
 }
 
-async function useControlApis(service: ServiceUnderTest, url: string): Promise<string> {
+async function useControlApis(service: TargetService, url: string): Promise<string> {
   const apis = restrictedApis(service);
   for (const api of apis) {
     const [method, path] = controlRequests[api];

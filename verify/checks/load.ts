@@ -9,8 +9,8 @@ import { prepareRequests } from "../../target/requests/prepare.ts";
 import {
   type EndpointTarget,
   firstTowersOf,
-  type ServiceUnderTest,
-} from "../../target/service/service-under-test.ts";
+  type TargetService,
+} from "../../target/service/target-service.ts";
 import type { Check, CheckContext } from "./check.ts";
 import { checkEachEndpoint, type EndpointFinding, modelOf } from "./check-result.ts";
 
@@ -31,7 +31,7 @@ export const loadCheck: Check = {
 };
 
 async function loadEndpoint(
-  service: ServiceUnderTest,
+  service: TargetService,
   target: EndpointTarget,
   context: CheckContext,
 ): Promise<EndpointFinding> {
@@ -48,7 +48,7 @@ async function loadEndpoint(
 
 /** Closed loop of single images or texts on one endpoint: measures maximum throughput, not latency at a given rate. */
 async function measure(
-  service: ServiceUnderTest,
+  service: TargetService,
   { endpointName: endpoint, url, model, spec, modality }: EndpointTarget,
   { environment, reference, textReference, loadSeconds, signal }: CheckContext,
 ): Promise<{ readonly measurement: Measurement; readonly requests: number }> {

@@ -12,8 +12,8 @@ import {
   type EndpointTarget,
   embeddingsOf,
   encodingsOf,
-  type ServiceUnderTest,
-} from "../../target/service/service-under-test.ts";
+  type TargetService,
+} from "../../target/service/target-service.ts";
 import type { Check } from "./check.ts";
 import { checkEachEndpoint, type EndpointFinding } from "./check-result.ts";
 import { openEndpointClient } from "./endpoint-client.ts";
@@ -34,7 +34,7 @@ export const parityCheck: Check = {
 
 /** Compares the embedding of every sample image from every endpoint with the local reference. */
 export function checkParity(
-  service: ServiceUnderTest,
+  service: TargetService,
   reference: Reference,
   verifyTarget: VerifyTarget,
 ): Promise<readonly CheckResult[]> {
@@ -67,7 +67,7 @@ export function parityFinding(
 
 /** Sends every image through the published client, and one image in each other payload format. */
 async function compare(
-  service: ServiceUnderTest,
+  service: TargetService,
   target: EndpointTarget,
   reference: Reference,
 ): Promise<EmbeddingAgreement[]> {

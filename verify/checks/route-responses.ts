@@ -13,7 +13,7 @@ import {
   textRequestOf,
 } from "../../target/requests/embed-requests.ts";
 import type { HttpClient, HttpResponse } from "../../target/requests/http-client.ts";
-import type { ServiceUnderTest } from "../../target/service/service-under-test.ts";
+import type { TargetService } from "../../target/service/target-service.ts";
 
 const timeoutMs = 30_000;
 
@@ -62,7 +62,7 @@ export interface RouteResponse {
  * @param image - Absent if no model of the environment embeds images.
  */
 export async function routeResponses(
-  service: ServiceUnderTest,
+  service: TargetService,
   url: string,
   image: EncodedImage | undefined,
 ): Promise<readonly RouteResponse[]> {

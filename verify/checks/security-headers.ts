@@ -4,7 +4,7 @@ import { embedResponseHeaders, embedRoutes, pathOf } from "../../contract/embed-
 import { firstImage, type Reference } from "../../target/reference/reference.ts";
 import type { EncodedImage } from "../../target/requests/embed-requests.ts";
 import type { HttpResponse } from "../../target/requests/http-client.ts";
-import type { ServiceUnderTest } from "../../target/service/service-under-test.ts";
+import type { TargetService } from "../../target/service/target-service.ts";
 import { type Check, ownKinds } from "./check.ts";
 import { resultOf } from "./check-result.ts";
 import { routeResponses } from "./route-responses.ts";
@@ -21,7 +21,7 @@ export const securityHeadersCheck: Check = {
 
 /** Checks the security headers of the embed API; no result for a service without one. */
 export async function checkSecurityHeaders(
-  service: ServiceUnderTest,
+  service: TargetService,
   reference: Reference,
 ): Promise<readonly CheckResult[]> {
   const target = service.targets.find(({ endpoint }) => endpoint.protocol === "embed-http");
@@ -58,7 +58,7 @@ function findingOf(
 }
 
 async function commonHeaders(
-  service: ServiceUnderTest,
+  service: TargetService,
   url: string,
   image: EncodedImage | undefined,
 ): Promise<readonly Finding[]> {
@@ -90,7 +90,7 @@ async function commonHeaders(
 }
 
 /** Sends a wrong API key to each route that requires one. RFC 9110 §11.6.1 requires a challenge in every 401. */
-async function keyChallenges(service: ServiceUnderTest, url: string): Promise<readonly Finding[]> {
+async function keyChallenges(service: TargetService, url: string): Promise<readonly Finding[]> {
   const header = "www-authenticate";
   const headers = { authorization: "Bearer not-this-key" };
   const status = embedErrorStatus.unauthorized;

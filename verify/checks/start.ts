@@ -10,7 +10,7 @@ import type { RunningInstance } from "../../artefact/simulation.ts";
 import { loopback } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import { reason } from "../../target/requests/http-client.ts";
-import type { ServiceUnderTest } from "../../target/service/service-under-test.ts";
+import type { TargetService } from "../../target/service/target-service.ts";
 import type { Check } from "./check.ts";
 import { resultOf } from "./check-result.ts";
 import { blockResult, type DeclaredBlock, type ResultDraft } from "./declared-blocks.ts";
@@ -44,7 +44,7 @@ export const startCheck: Check = {
 };
 
 /** Reports the start of each process, and the result of every synthesized probe afterwards. */
-export async function checkStart(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
+export async function checkStart(service: TargetService): Promise<readonly CheckResult[]> {
   const results = service.instances.map(({ instance, start }) =>
     start.ok
       ? resultOf(
@@ -76,7 +76,7 @@ const probeTimeoutMs = 10_000;
 
 /** Reason why a probe fails; undefined if it passes or nothing listens on its port, which `wiring` reports. */
 async function probeProblem(
-  service: ServiceUnderTest,
+  service: TargetService,
   { instance }: RunningInstance,
   { port, path }: { readonly port: number; readonly path: string },
 ): Promise<string | undefined> {
@@ -139,7 +139,7 @@ export function checkContainerState(
 
 /** Checks that the pods of a Deployment are ready, and that none ran out of memory. */
 export function checkPods(
-  service: ServiceUnderTest,
+  service: TargetService,
   inspection: ClusterInspection,
   now = Date.now(),
 ): CheckResult {

@@ -4,7 +4,7 @@ import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { isStopRejection } from "../../client/triton/stop-rejection.ts";
 import { TritonError } from "../../client/triton/transport.ts";
 import { openHttpClient, reason } from "../../target/requests/http-client.ts";
-import { type EndpointTarget, embeddingsOf } from "../../target/service/service-under-test.ts";
+import { type EndpointTarget, embeddingsOf } from "../../target/service/target-service.ts";
 import { itemsOf, type Samples } from "./check.ts";
 
 /** Number of clients during a stop. */

@@ -10,8 +10,8 @@ import {
   type EndpointTarget,
   firstTowersOf,
   metricsOf,
-  type ServiceUnderTest,
-} from "../../target/service/service-under-test.ts";
+  type TargetService,
+} from "../../target/service/target-service.ts";
 import { type Check, ownKinds, type Samples } from "./check.ts";
 import { resultOf } from "./check-result.ts";
 import {
@@ -37,7 +37,7 @@ export const stopCheck: Check = {
   runService: checkStop,
 };
 
-function kindOrder(service: ServiceUnderTest): number {
+function kindOrder(service: TargetService): number {
   return service.workload.service.kind === "embed" ? 0 : 1;
 }
 
@@ -57,7 +57,7 @@ const overlapMs = 100;
  * process exits with code 0 within its grace period. One replica of a Deployment is stopped, and the others must keep serving.
  */
 async function checkStop(
-  service: ServiceUnderTest,
+  service: TargetService,
   samples: Samples,
 ): Promise<readonly CheckResult[]> {
   const running = service.instances.find(
@@ -80,7 +80,7 @@ async function checkStop(
 }
 
 async function stopUnderLoad(
-  service: ServiceUnderTest,
+  service: TargetService,
   running: RunningInstance,
   targets: readonly EndpointTarget[],
   samples: Samples,
@@ -108,7 +108,7 @@ interface StoppedLoad {
 }
 
 async function loadAndStop(
-  service: ServiceUnderTest,
+  service: TargetService,
   running: RunningInstance,
   targets: readonly EndpointTarget[],
   samples: Samples,
@@ -140,7 +140,7 @@ async function loadAndStop(
 
 /** Starts a load, with larger batches if necessary, until the process has accepted requests. */
 async function loadUntilAccepted(
-  service: ServiceUnderTest,
+  service: TargetService,
   running: RunningInstance,
   senders: readonly Sender[],
   onLoad: (load: StopLoad) => void,
@@ -171,7 +171,7 @@ async function loadUntilAccepted(
 }
 
 function stopResult(
-  service: ServiceUnderTest,
+  service: TargetService,
   { instance }: RunningInstance,
   { sent, during, accepted, exit }: StoppedLoad,
 ): CheckResult {
@@ -215,7 +215,7 @@ interface AcceptedRequests {
 }
 
 async function waitUntilAccepted(
-  service: ServiceUnderTest,
+  service: TargetService,
   running: RunningInstance,
   load: StopLoad,
   batch: number,
@@ -250,7 +250,7 @@ async function sendThroughService(
 
 /** Number of accepted and unanswered requests, from the metrics of the process. */
 async function acceptedRequests(
-  service: ServiceUnderTest,
+  service: TargetService,
   running: RunningInstance,
   itemsPerRequest: number,
 ): Promise<number> {

@@ -7,7 +7,7 @@ import { type EmbedRoute, embedRoutes, pathOf } from "../../contract/embed-route
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import type { Reference } from "../../target/reference/reference.ts";
-import { openService, type ServiceUnderTest } from "../../target/service/service-under-test.ts";
+import { openService, type TargetService } from "../../target/service/target-service.ts";
 
 /** One image; servers in tests do not decode it. */
 export const oneImage: Reference = new Map([
@@ -30,7 +30,7 @@ export async function embedService(
   respond: RequestListener,
   apiKey?: string,
   model = defaultModel,
-): Promise<ServiceUnderTest> {
+): Promise<TargetService> {
   const server = createServer(respond);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => void server.close());
@@ -43,7 +43,7 @@ export function serviceAt(
   url: string,
   protocol: "embed-http" | "oip-http",
   { apiKey, model = defaultModel }: { readonly apiKey?: string; readonly model?: ModelSpec } = {},
-): ServiceUnderTest {
+): TargetService {
   const { workloads } = parseArtefact(JSON.stringify(dockerDocument()), "cdk.tf.json");
   const name = protocol === "embed-http" ? "embed" : "triton-onnx";
   const workload = workloads.find(({ service }) => service.name === name);

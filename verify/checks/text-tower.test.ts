@@ -10,7 +10,7 @@ import { startTestTriton } from "../../inference-image/gateway/test-triton.ts";
 import { writeTestRepository } from "../../inference-image/models/test-text-model.ts";
 import { startLoaded } from "../../inference-image/server/test-embed-server.ts";
 import { makeTextReference } from "../../target/reference/text-reference.ts";
-import { firstTowersOf, type ServiceUnderTest } from "../../target/service/service-under-test.ts";
+import { firstTowersOf, type TargetService } from "../../target/service/target-service.ts";
 import { checkBatching } from "./batching.ts";
 import type { CheckContext, Samples } from "./check.ts";
 import { checkErrors } from "./errors.ts";
@@ -37,7 +37,7 @@ async function samplesOf(repository: string): Promise<Samples> {
 }
 
 /** Sends a load to a service, and requests of the check `stop`. */
-async function sendTexts(service: ServiceUnderTest, samples: Samples): Promise<void> {
+async function sendTexts(service: TargetService, samples: Samples): Promise<void> {
   const measurements: Measurement[] = [];
   const loaded = await loadCheck.runService?.(service, {
     ...samples,

@@ -1,7 +1,7 @@
 import type { CheckResult, VerifyTarget } from "../../bench/record/record.ts";
 import { compareWith, differenceLimit } from "../../target/reference/parity.ts";
 import type { TextReference } from "../../target/reference/text-reference.ts";
-import { endpointsOf, type ServiceUnderTest } from "../../target/service/service-under-test.ts";
+import { endpointsOf, type TargetService } from "../../target/service/target-service.ts";
 import type { Check } from "./check.ts";
 import { checkEachEndpoint } from "./check-result.ts";
 import { openEndpointClient } from "./endpoint-client.ts";
@@ -18,7 +18,7 @@ export const textCheck: Check = {
 
 /** Compares the embeddings of the sample texts from every endpoint with the local reference; no result without a text tower. */
 export function checkText(
-  service: ServiceUnderTest,
+  service: TargetService,
   reference: TextReference,
   verifyTarget: VerifyTarget,
 ): Promise<readonly CheckResult[]> {

@@ -12,7 +12,7 @@ import {
 } from "../../artefact/test-artefact.ts";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
 import { defaultModel, defaultModels } from "../../contract/models/index.ts";
-import { openService } from "../../target/service/service-under-test.ts";
+import { openService } from "../../target/service/target-service.ts";
 import { checkWiring } from "./wiring.ts";
 
 /** Result for a Triton with this configuration name and a repository with the configuration `deployed`. */

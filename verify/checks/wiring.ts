@@ -10,7 +10,7 @@ import { catalogueSpecs } from "../../contract/models/index.ts";
 import { parseTritonArgs } from "../../contract/triton-flags.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { reason } from "../../target/requests/http-client.ts";
-import { type ServiceUnderTest, servedTowers } from "../../target/service/service-under-test.ts";
+import { servedTowers, type TargetService } from "../../target/service/target-service.ts";
 import type { Check } from "./check.ts";
 import { resultOf } from "./check-result.ts";
 
@@ -31,10 +31,7 @@ export const wiringCheck: Check = {
 };
 
 /** Reports each fault of the plan and of the model configurations, or the published ports if there is none. */
-export function checkWiring(
-  service: ServiceUnderTest,
-  plan: SimulationPlan,
-): readonly CheckResult[] {
+export function checkWiring(service: TargetService, plan: SimulationPlan): readonly CheckResult[] {
   const { workload } = service;
   const faults = [
     ...plan.faults.filter((fault) => fault.workload === workload).map(({ message }) => message),
@@ -56,7 +53,7 @@ export function checkWiring(
 }
 
 /** Configurations missing from the model repository; Triton silently falls back to `config.pbtxt`. */
-function missingConfigurations(service: ServiceUnderTest): readonly string[] {
+function missingConfigurations(service: TargetService): readonly string[] {
   const missing = service.instances.flatMap(({ instance }) => {
     if (instance.role !== "triton") return [];
     const flags = parseTritonArgs(instance.args.slice(1));
@@ -73,7 +70,7 @@ function missingConfigurations(service: ServiceUnderTest): readonly string[] {
 }
 
 /** Errors in the model configurations of the artefact; Triton silently accepts some of them. */
-function wrongConfigurations(service: ServiceUnderTest): readonly string[] {
+function wrongConfigurations(service: TargetService): readonly string[] {
   const models = [...servedTowers(service).map(({ model }) => model), ...daliNames(service)];
   const texts = service.workload.volumes.flatMap(({ contents }) =>
     Object.entries(contents?.files ?? {}),
@@ -95,7 +92,7 @@ function wrongConfigurations(service: ServiceUnderTest): readonly string[] {
 }
 
 /** Models with which a Triton server decodes JPEG files. */
-function daliNames({ models, workload }: ServiceUnderTest): readonly string[] {
+function daliNames({ models, workload }: TargetService): readonly string[] {
   const { jpegKind } = workload.service;
   if (jpegKind === undefined || workload.service.kind !== "triton") return [];
   const kinds = ["dali-preprocess", jpegKind] as const;
@@ -104,7 +101,7 @@ function daliNames({ models, workload }: ServiceUnderTest): readonly string[] {
 
 /** Compares a deployed service with the synthesized file, because other settings may have been deployed. */
 export function checkDeployedService(
-  service: ServiceUnderTest,
+  service: TargetService,
   deployed: Service | undefined,
 ): readonly CheckResult[] {
   const declared = service.workload.service;

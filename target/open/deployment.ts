@@ -6,11 +6,12 @@ import { onnxRuntimeFolder, softwareOfContainer } from "../readings/software.ts"
 import {
   type DeployedEnvironment,
   metricsOfDeployed,
-  servicesOfDeployed,
+  openDeployedServices,
 } from "../service/deployed-environment.ts";
 import { subjectOf } from "../service/local-environment.ts";
-import { controlHeaderOf, useServices, type WithTargetsOptions } from "./open-services.ts";
-import type { OpenTargets } from "./open-targets.ts";
+import { orClose } from "../service/target-service.ts";
+import { controlHeaderOf, type OpenOptions, openServices } from "./open-services.ts";
+import type { OpenTarget } from "./open-target.ts";
 
 /** Deployed environment: its containers or pods. */
 export interface DeployedSource {
@@ -29,19 +30,18 @@ export interface DeployedSource {
   ) => Promise<readonly string[] | undefined>;
 }
 
-/** Opens the endpoints of a deployed environment, calls `use`, and closes them. */
-export async function withDeployed<Result>(
+/** Opens the endpoints of a deployed environment. */
+export async function openDeployment(
   { environment, endpoints, readGpus, readDriver, listFiles }: DeployedSource,
-  { tower, onPhase }: WithTargetsOptions,
-  use: (open: OpenTargets) => Promise<Result>,
-): Promise<Result> {
+  { tower, onPhase }: OpenOptions,
+): Promise<OpenTarget> {
   const startedMs = performance.now();
   const artefact = readArtefact(environment.file, environment.displayPath);
   const { deployed } = environment;
   onPhase(`connecting to ${deployed.name}`);
-  const access = await environment.openAccess();
-  try {
-    const services = servicesOfDeployed(environment, artefact, access);
+  const running = await openDeployedServices(environment, artefact);
+  const { services } = running;
+  return orClose(running, async () => {
     const cluster =
       artefact.objects.length > 0 ? await environment.inspectObjects(artefact.objects) : undefined;
     const { gpu } = deployed;
@@ -51,7 +51,7 @@ export async function withDeployed<Result>(
         : undefined;
     const configOf = (name: string) =>
       containers?.ok === true ? containers.containers.get(name)?.Config : undefined;
-    return await useServices(services, tower, endpoints, use, {
+    return openServices(running, tower, endpoints, {
       target: "deployed",
       reach: (service) => ({
         metrics: metricsOfDeployed(service, services, cluster),
@@ -70,7 +70,7 @@ export async function withDeployed<Result>(
         return softwareOfContainer(config.Env, (await listFiles?.(name, onnxRuntimeFolder)) ?? []);
       },
       driver: await readDriver?.(),
-      environments: () => [subjectOf(artefact, environment, access.notes, startedMs)],
+      environments: () => [subjectOf(artefact, environment, running.notes, startedMs)],
       gpu: gpu && { name: gpu.name, count: gpu.count, vramMiB: gpu.vramMiB },
       price: gpu && {
         usdPerHour: gpu.usdPerHour,
@@ -78,9 +78,7 @@ export async function withDeployed<Result>(
         source: `settings of ${deployed.name}`,
       },
       readGpus,
-      notes: access.notes.map((note) => `${deployed.name}: ${note}.`),
+      notes: running.notes.map((note) => `${deployed.name}: ${note}.`),
     });
-  } finally {
-    await access.close();
-  }
+  });
 }

@@ -1,14 +1,16 @@
 import type { GpuReading } from "../readings/gpu-use.ts";
-import type { BenchTarget } from "../requests/bench-target.ts";
+import type { TargetEndpoint } from "../requests/target-endpoint.ts";
 import type { MeasuredSubject, TargetKind } from "../subject/subject.ts";
 
-/** Everything that a run measures, for as long as it is open. */
-export interface OpenTargets {
+/** Where requests go, for as long as it is open: local processes, a deployed environment, or given addresses. */
+export interface OpenTarget {
   readonly target: TargetKind;
-  readonly targets: readonly BenchTarget[];
+  readonly targets: readonly TargetEndpoint[];
   readonly subject: MeasuredSubject;
   /** Reads the GPUs of the environment's host; absent if they cannot be read. */
   readonly readGpus?: () => Promise<readonly GpuReading[]>;
   /** Complete sentences for the record. */
   readonly notes: readonly string[];
+  /** Closes the connections, and stops what was started. */
+  close(): Promise<void>;
 }

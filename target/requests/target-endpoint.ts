@@ -14,7 +14,7 @@ export interface MetricsSource {
 }
 
 /** One address that serves embeddings, for as long as it is open. */
-export interface BenchTarget extends ModelTower {
+export interface TargetEndpoint extends ModelTower {
   readonly environment: string;
   readonly service: string;
   readonly endpoint: EndpointName;
@@ -44,10 +44,10 @@ export interface BenchTarget extends ModelTower {
 }
 
 /** Combinations of payload format and serialization that a target accepts. */
-export function benchEndpointsOf({
+export function payloadEndpointsOf({
   endpoint,
   payloads,
-}: Pick<BenchTarget, "endpoint" | "payloads">) {
+}: Pick<TargetEndpoint, "endpoint" | "payloads">) {
   return payloads.flatMap((payload): BenchEndpoint[] => [
     { endpoint, payload, serialization: "binary" },
     ...(endpoint.endsWith("-http") && payload === "fp32"

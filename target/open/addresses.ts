@@ -1,10 +1,10 @@
 import type { Workload } from "../../artefact/workload.ts";
 import { type EndpointName, hasEmbedApi } from "../../contract/environment.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
-import type { BenchTarget } from "../requests/bench-target.ts";
-import { openService } from "../service/service-under-test.ts";
-import { useServices, type WithTargetsOptions } from "./open-services.ts";
-import type { OpenTargets } from "./open-targets.ts";
+import type { TargetEndpoint } from "../requests/target-endpoint.ts";
+import { openService, orClose, type RunningServices } from "../service/target-service.ts";
+import { type OpenOptions, openServices } from "./open-services.ts";
+import type { OpenTarget } from "./open-target.ts";
 
 /** Addresses given on the command line. */
 export interface AddressesSource {
@@ -14,9 +14,9 @@ export interface AddressesSource {
   readonly metrics: readonly { readonly backend: "embed" | "onnx" | "trt"; readonly url: string }[];
   readonly apiKey?: string;
   /** Precision that the servers compute in. */
-  readonly precision?: BenchTarget["precision"];
+  readonly precision?: TargetEndpoint["precision"];
   /** Runs `nvidia-smi`, if the servers run on this machine. */
-  readonly readGpus?: OpenTargets["readGpus"];
+  readonly readGpus?: OpenTarget["readGpus"];
   /** Version of this machine's NVIDIA driver. */
   readonly readDriver?: () => Promise<string | undefined>;
 }
@@ -56,12 +56,11 @@ const knownServices = [
 /** Environment name in records of addresses. */
 const addressesName = "addresses";
 
-/** Opens the given addresses, calls `use`, and closes them. */
-export async function withEndpoints<Result>(
+/** Opens the given addresses. */
+export async function openAddresses(
   { endpoints, metrics, apiKey, precision, readGpus, readDriver }: AddressesSource,
-  { tower, onPhase }: WithTargetsOptions,
-  use: (open: OpenTargets) => Promise<Result>,
-): Promise<Result> {
+  { tower, onPhase }: OpenOptions,
+): Promise<OpenTarget> {
   onPhase(`connecting to ${endpoints.map(({ url }) => url).join(", ")}`);
   const services = knownServices.flatMap(({ prefix, ...known }) => {
     const own = endpoints.filter(({ endpoint }) => endpoint.startsWith(prefix));
@@ -75,23 +74,32 @@ export async function withEndpoints<Result>(
     const key = known.kind === "embed" ? apiKey : undefined;
     return [openService(addressesName, workload, [tower.spec], [], targets, key)];
   });
-  return useServices(services, tower, undefined, use, {
-    target: "addresses",
-    reach: (service) => ({
-      metrics: metrics
-        .filter(({ backend }) => service.workload.name.endsWith(backend))
-        .map(({ url }) => ({ name: url, role: service.workload.service.kind, url })),
-      apiKey: service.apiKey,
-      pids: [],
-      precision,
+  const running: RunningServices = {
+    services,
+    async close() {
+      await Promise.all(services.map((service) => service.close()));
+    },
+  };
+  const driver = await readDriver?.();
+  return orClose(running, () =>
+    openServices(running, tower, undefined, {
+      target: "addresses",
+      reach: (service) => ({
+        metrics: metrics
+          .filter(({ backend }) => service.workload.name.endsWith(backend))
+          .map(({ url }) => ({ name: url, role: service.workload.service.kind, url })),
+        apiKey: service.apiKey,
+        pids: [],
+        precision,
+      }),
+      driver,
+      readGpus,
+      environments: () => [],
+      notes: [
+        `The addresses were given on the command line (${endpoints.map(({ endpoint, url }) => `${endpoint} ${url}`).join(", ")}); names and versions are reported by the servers.`,
+      ],
     }),
-    driver: await readDriver?.(),
-    readGpus,
-    environments: () => [],
-    notes: [
-      `The addresses were given on the command line (${endpoints.map(({ endpoint, url }) => `${endpoint} ${url}`).join(", ")}); names and versions are reported by the servers.`,
-    ],
-  });
+  );
 }
 
 function workloadOf(

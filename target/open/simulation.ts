@@ -7,7 +7,6 @@ import {
   type RunningInstance,
   requirePorts,
   type ServerCommands,
-  startSimulation,
 } from "../../artefact/simulation.ts";
 import type { Instance, ModelFiles, SimulationPlan } from "../../artefact/simulation-types.ts";
 import type { Workload } from "../../artefact/workload.ts";
@@ -22,15 +21,15 @@ import { tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { metricsSource } from "../readings/instance-metrics.ts";
 import { softwareHere } from "../readings/software.ts";
-import { type EnvironmentFile, planFor, subjectOf } from "../service/local-environment.ts";
-import { openService, type ServiceUnderTest } from "../service/service-under-test.ts";
 import {
-  controlHeaderOf,
-  isSelected,
-  useServices,
-  type WithTargetsOptions,
-} from "./open-services.ts";
-import type { OpenTargets } from "./open-targets.ts";
+  type EnvironmentFile,
+  planFor,
+  startServices,
+  subjectOf,
+} from "../service/local-environment.ts";
+import { orClose, type TargetService } from "../service/target-service.ts";
+import { controlHeaderOf, isSelected, type OpenOptions, openServices } from "./open-services.ts";
+import type { OpenTarget } from "./open-target.ts";
 
 /** Local simulation of an environment: processes of clipstack's server in place of its containers. */
 export interface SimulatedSource extends ServerCommands {
@@ -63,71 +62,78 @@ export interface SimulatedSource extends ServerCommands {
 /** Upper bound of a start, whatever the synthesized health check allows. */
 const startLimitSeconds = 180;
 
-/** Starts the simulation of an environment, calls `use`, and stops it. */
-export async function withSimulation<Result>(
+/** Starts the simulation of an environment. */
+export async function openSimulation(
   source: SimulatedSource,
-  { tower, signal, onPhase }: WithTargetsOptions,
-  use: (open: OpenTargets) => Promise<Result>,
-): Promise<Result> {
+  options: OpenOptions,
+): Promise<OpenTarget> {
+  const scratch = makeScratchFolder();
+  const removeScratch = () => rmSync(scratch, { recursive: true, force: true });
+  try {
+    const target = await openIn(scratch, source, options);
+    return {
+      ...target,
+      close: () => target.close().finally(removeScratch),
+    };
+  } catch (error) {
+    removeScratch();
+    throw error;
+  }
+}
+
+/** @param scratch - Folder for the files of the simulation. */
+async function openIn(
+  scratch: string,
+  source: SimulatedSource,
+  { tower, signal, onPhase }: OpenOptions,
+): Promise<OpenTarget> {
   const startedMs = performance.now();
   const { environment, serverCommand, pytorch } = source;
   const artefact = readArtefact(environment.file, environment.displayPath);
   const { name } = artefact.environment;
-  const scratch = makeScratchFolder();
-  try {
-    const notes: string[] = [];
-    const complete = await planFor(artefact, environment, source, join(scratch, "repositories"));
-    const needed = selectNeeded(complete, source.endpoints, name);
-    const plan = withPayloadModels(needed, tower.spec, source, notes);
-    if (plan.faults.length > 0) {
-      const lines = plan.faults.map(({ workload, message }) => `${describe(workload)}: ${message}`);
-      throw new UserError(lines.join("\n"));
-    }
-    await requirePorts([{ environment: name, plan }]);
-    onPhase(`starting ${plan.instances.map((instance) => instance.name).join(", ")}`);
-    const running = await startSimulation(plan, {
-      serverCommand,
-      pytorch,
-      signal,
-      startLimitSeconds,
-    });
-    try {
-      requireStarted(running.instances);
-      const workloads = artefact.workloads.filter((workload) =>
-        plan.instances.some((instance) => instance.workload === workload),
-      );
-      const services = workloads.map((workload) => {
-        const own = running.instances.filter(({ instance }) => instance.workload === workload);
-        const targets = plan.targets.filter((target) => target.workload === workload);
-        return openService(name, workload, artefact.environment.models, own, targets);
-      });
-      const instancesBehind = ({ workload }: ServiceUnderTest): readonly RunningInstance[] => {
-        const counted = [workload, ...workloadsBehind(workload, workloads)];
-        return running.instances.filter(({ instance }) => counted.includes(instance.workload));
-      };
-      return await useServices(services, tower, source.endpoints, use, {
-        target: "simulation",
-        reach: (service) => ({
-          metrics: instancesBehind(service)
-            .map(metricsSource)
-            .filter(({ url }) => url !== undefined),
-          pids: instancesBehind(service).map(({ child }) => child.pid),
-          controlHeader: controlHeaderOf(
-            service.workload.command,
-            service.workload.env[modelControlKeyVariable],
-          ),
-        }),
-        environments: () => [subjectOf(artefact, environment, plan.notes, startedMs)],
-        software: async ({ workload }) =>
-          workload.service.kind === "baseline" ? undefined : softwareHere(),
-        notes: [...notes, ...simulationNotes(artefact.environment)],
-      });
-    } finally {
-      await running.stop();
-    }
-  } finally {
-    rmSync(scratch, { recursive: true, force: true });
+  const notes: string[] = [];
+  const complete = await planFor(artefact, environment, source, join(scratch, "repositories"));
+  const needed = selectNeeded(complete, source.endpoints, name);
+  const plan = withPayloadModels(needed, tower.spec, source, notes);
+  if (plan.faults.length > 0) {
+    const lines = plan.faults.map(({ workload, message }) => `${describe(workload)}: ${message}`);
+    throw new UserError(lines.join("\n"));
   }
+  await requirePorts([{ environment: name, plan }]);
+  onPhase(`starting ${plan.instances.map((instance) => instance.name).join(", ")}`);
+  const workloads = artefact.workloads.filter((workload) =>
+    plan.instances.some((instance) => instance.workload === workload),
+  );
+  const started = await startServices({ ...artefact, workloads }, plan, {
+    serverCommand,
+    pytorch,
+    signal,
+    startLimitSeconds,
+  });
+  const instancesBehind = ({ workload }: TargetService): readonly RunningInstance[] => {
+    const counted = [workload, ...workloadsBehind(workload, workloads)];
+    return started.instances.filter(({ instance }) => counted.includes(instance.workload));
+  };
+  return orClose(started, async () => {
+    requireStarted(started.instances);
+    return openServices(started, tower, source.endpoints, {
+      target: "simulation",
+      reach: (service) => ({
+        metrics: instancesBehind(service)
+          .map(metricsSource)
+          .filter(({ url }) => url !== undefined),
+        pids: instancesBehind(service).map(({ child }) => child.pid),
+        controlHeader: controlHeaderOf(
+          service.workload.command,
+          service.workload.env[modelControlKeyVariable],
+        ),
+      }),
+      environments: () => [subjectOf(artefact, environment, plan.notes, startedMs)],
+      software: async ({ workload }) =>
+        workload.service.kind === "baseline" ? undefined : softwareHere(),
+      notes: [...notes, ...simulationNotes(artefact.environment)],
+    });
+  });
 }
 
 function simulationNotes({ name, gpu, accelerator }: Environment): readonly string[] {

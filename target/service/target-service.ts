@@ -20,8 +20,8 @@ import { type HttpClient, openHttpClient } from "../requests/http-client.ts";
 import { inferRows, inferTensor, stack } from "../requests/infer.ts";
 import { isLoadText, type LoadItem, type LoadText, loadImages } from "../requests/load-items.ts";
 
-/** Service of a running environment, with its connections for checks. */
-export interface ServiceUnderTest {
+/** Service of a running environment, with its connections. */
+export interface TargetService {
   readonly environment: string;
   readonly workload: Workload;
   /** Models that the service serves, the default first. */
@@ -31,9 +31,31 @@ export interface ServiceUnderTest {
   readonly http: HttpClient;
   /** API key required by the embed API; absent in a simulation, whose servers have none. */
   readonly apiKey?: string;
-  /** Open Inference Protocol transport to a target; opened once, closed by {@link closeTransports}. */
+  /** Open Inference Protocol transport to a target; opened once. */
   transport(target: Target, encoding?: "json" | "binary"): Transport;
   closeTransports(): Promise<void>;
+  /** Closes all of its connections. */
+  close(): Promise<void>;
+}
+
+/** Services of an environment, for as long as they are open. */
+export interface RunningServices {
+  readonly services: readonly TargetService[];
+  /** Closes the connections, and stops what was started. */
+  close(): Promise<void>;
+}
+
+/** Returns the result of `open`, which uses running services; closes them if it fails. */
+export async function orClose<Result>(
+  running: RunningServices,
+  open: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await open();
+  } catch (error) {
+    await running.close();
+    throw error;
+  }
 }
 
 /** @param models - Models of the environment. */
@@ -44,10 +66,15 @@ export function openService(
   instances: readonly RunningInstance[],
   targets: readonly Target[],
   apiKey?: string,
-): ServiceUnderTest {
+): TargetService {
   const origin = targets.find(({ endpoint }) => endpoint.protocol === "embed-http")?.url;
   const bearer = apiKey === undefined || origin === undefined ? undefined : { origin, key: apiKey };
   const transports = new Map<string, Transport>();
+  const http = openHttpClient(undefined, bearer);
+  const closeTransports = async (): Promise<void> => {
+    await Promise.all([...transports.values()].map((transport) => transport.close()));
+    transports.clear();
+  };
   return {
     environment,
     workload,
@@ -56,7 +83,7 @@ export function openService(
     ),
     instances,
     targets,
-    http: openHttpClient(undefined, bearer),
+    http,
     apiKey,
     transport(target, encoding = "binary") {
       const url = target.url ?? "";
@@ -70,9 +97,9 @@ export function openService(
       transports.set(key, opened);
       return opened;
     },
-    async closeTransports() {
-      await Promise.all([...transports.values()].map((transport) => transport.close()));
-      transports.clear();
+    closeTransports,
+    async close() {
+      await Promise.all([closeTransports(), http.close()]);
     },
   };
 }
@@ -83,7 +110,7 @@ export type EndpointTarget = Target &
 
 /** Endpoints of a service, each once per model with a tower of the modality. */
 export function endpointsOf(
-  service: ServiceUnderTest,
+  service: TargetService,
   modality: Modality = "image",
 ): readonly EndpointTarget[] {
   return service.targets.flatMap((target) => {
@@ -100,7 +127,7 @@ export function endpointsOf(
 }
 
 /** Endpoints of a service, each once per model: with its image tower, or else its text tower. */
-export function firstTowersOf(service: ServiceUnderTest): readonly EndpointTarget[] {
+export function firstTowersOf(service: TargetService): readonly EndpointTarget[] {
   const textOnly = endpointsOf(service, "text").filter(({ spec }) => !spec.towers.image);
   return [...endpointsOf(service), ...textOnly];
 }
@@ -112,13 +139,13 @@ export interface ServedModel extends ModelTower {
 }
 
 /** All towers of a service. */
-export function servedTowers(service: ServiceUnderTest): readonly ServedModel[] {
+export function servedTowers(service: TargetService): readonly ServedModel[] {
   return [...servedModels(service, "image"), ...servedModels(service, "text")];
 }
 
 /** Models of a service with a tower of the modality. */
 export function servedModels(
-  { models, workload }: ServiceUnderTest,
+  { models, workload }: TargetService,
   modality: Modality = "image",
 ): readonly ServedModel[] {
   // a baseline has the image towers only
@@ -151,7 +178,7 @@ const timeoutMs = 120_000;
  * @throws {Error} with a one-line message on any other response.
  */
 export async function embeddingsOf(
-  service: Pick<ServiceUnderTest, "http" | "transport">,
+  service: Pick<TargetService, "http" | "transport">,
   target: EndpointTarget,
   items: readonly LoadItem[],
   encoding?: RequestEncoding,
@@ -173,7 +200,7 @@ export async function embeddingsOf(
 }
 
 async function textEmbeddings(
-  { http, transport }: Pick<ServiceUnderTest, "http" | "transport">,
+  { http, transport }: Pick<TargetService, "http" | "transport">,
   target: EndpointTarget,
   items: readonly LoadText[],
 ): Promise<readonly Float32Array[]> {
@@ -188,6 +215,6 @@ async function textEmbeddings(
 }
 
 /** Metrics of one local process. */
-export function metricsOf(service: ServiceUnderTest, running: RunningInstance): Promise<Metrics> {
+export function metricsOf(service: TargetService, running: RunningInstance): Promise<Metrics> {
   return readMetrics(service.http, metricsSource(running));
 }
