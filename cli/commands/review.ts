@@ -1,15 +1,11 @@
-import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
-import { basename, dirname, extname, join, relative, resolve } from "node:path";
+import { existsSync } from "node:fs";
+import { extname, relative, resolve } from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { UserError } from "../../contract/user-error.ts";
 import { type Review, verdictLevels } from "../../review/changes/stack-review.ts";
+import { readChanges, readInput } from "../../review/ci/read-files.ts";
+import { verifyPlans } from "../../review/ci/verify-plan.ts";
 import type { RuleFinding, StackChange } from "../../review/input/change.ts";
-import { changeOfDocuments, withDocument } from "../../review/input/document-change.ts";
-import { changeOfPlan, type PlanFile } from "../../review/input/plan-json.ts";
-import {
-  parseDocument,
-  type SynthesizedDocument,
-} from "../../review/input/synthesized-document.ts";
 import { isUnchanged } from "../../review/report/comment-document.ts";
 import { htmlReport } from "../../review/report/comment-html.ts";
 import { markdownComment } from "../../review/report/comment-markdown.ts";
@@ -18,11 +14,10 @@ import { findingsOfChange } from "../../review/rules/findings.ts";
 import { loadEnvironments } from "../../stacks/settings/environment-files.ts";
 import { review } from "../../stacks/settings/review-settings.ts";
 import { parseYaml, readText, validateSettings } from "../../stacks/settings/settings-file.ts";
+import { predictEnvironment } from "../prepare/predict-environment.ts";
 import { repeated } from "../shared/option-values.ts";
 import { environmentsFolder } from "../shared/project.ts";
 import { writeOutput } from "../shared/write-output.ts";
-import { predictEnvironment } from "./predict-environment.ts";
-import { verifyPlans } from "./verify-plan.ts";
 
 export const failLevels = ["error", "warning", "never"] as const;
 
@@ -132,7 +127,7 @@ interface ReviewOutput {
 }
 
 function runReview(args: ReviewArguments): ReviewOutput {
-  const changes = changesOf(args);
+  const changes = readChanges(args);
   if (args.verifyPlan.length > 0) return verifyReviewedPlans(args, changes);
   const settings = reviewSettings(args.environments);
   const today = args.today ?? new Date().toISOString().slice(0, 10);
@@ -194,91 +189,6 @@ function renderReview(result: Review, format: Format, args: ReviewArguments): st
 
 function formatOf(file: string): Format {
   return extname(file).slice(1) as Format;
-}
-
-/** Reads the changes that the options select. */
-function changesOf({ plan, base, head }: ReviewArguments): readonly StackChange[] {
-  if (plan.length > 0) {
-    if (base !== undefined)
-      throw new UserError("--base requires --head and cannot be combined with --plan");
-    const documents = head === undefined ? new Map() : documentsIn(head, "--head");
-    const changes = plan.map((argument) => {
-      const input = planInput(argument);
-      const change = { ...changeOfPlan(input), lockedProviders: lockedProviders(input.fileName) };
-      const document = documents.get(change.stack);
-      return document === undefined ? change : withDocument(change, document);
-    });
-    const repeated = changes.find(
-      ({ stack }, index) => changes.findIndex((it) => it.stack === stack) !== index,
-    );
-    if (repeated !== undefined) {
-      throw new UserError(
-        `--plan: two plans have the stack '${repeated.stack}': name them with --plan NAME=FILE`,
-      );
-    }
-    return changes;
-  }
-  if (base === undefined || head === undefined) {
-    throw new UserError("requires --plan FILE, or --base FOLDER and --head FOLDER");
-  }
-  const before = documentsIn(base, "--base");
-  const after = documentsIn(head, "--head");
-  // a failed synthesis leaves an empty folder, which would be reviewed as the destruction of all stacks
-  if (after.size === 0)
-    throw new UserError(`--head must contain a synthesized stack, got '${head}'`);
-  const names = [...new Set([...before.keys(), ...after.keys()])].sort();
-  return names.map((name) => changeOfDocuments(name, before.get(name), after.get(name)));
-}
-
-/** Providers in the lock file beside a plan, or in the current folder. */
-function lockedProviders(planFile: string): readonly string[] {
-  const file = [dirname(planFile), "."]
-    .map((folder) => join(folder, ".terraform.lock.hcl"))
-    .find((it) => existsSync(it));
-  if (file === undefined) return [];
-  const text = readInput(file).text;
-  return [...text.matchAll(/^provider "[^"/]+\/([^"]+)"/gm)].map(([, source]) => source ?? "");
-}
-
-/** Parses `NAME=FILE` or `FILE`. */
-function planInput(argument: string) {
-  const [, stack, file] = /^([\w.-]+)=(.+)$/s.exec(argument) ?? [];
-  return file === undefined || existsSync(argument)
-    ? readInput(argument)
-    : { ...readInput(file), stack };
-}
-
-/** Reads a file or the standard input. */
-function readInput(file: string): PlanFile {
-  let bytes: Buffer;
-  try {
-    bytes = readFileSync(file === "-" ? 0 : file);
-  } catch (error) {
-    throw new UserError(`${file}: cannot be read (${(error as NodeJS.ErrnoException).code})`);
-  }
-  // PowerShell's `>` writes UTF-16
-  const utf16 = bytes[0] === 0xff && bytes[1] === 0xfe;
-  return {
-    fileName: file === "-" ? "standard input" : file,
-    text: new TextDecoder(utf16 ? "utf-16le" : "utf-8").decode(bytes),
-  };
-}
-
-/** Reads the synthesized stacks of `cdktf.out` or of its folder `stacks`, by name. */
-function documentsIn(folder: string, option: string): ReadonlyMap<string, SynthesizedDocument> {
-  const path = resolve(folder);
-  if (!existsSync(path) || !statSync(path).isDirectory()) {
-    throw new UserError(`${option} must be the output folder of a synthesis, got '${folder}'`);
-  }
-  const stacks = basename(path) !== "stacks" && existsSync(join(path, "stacks")) ? "stacks" : "";
-  const found = new Map<string, SynthesizedDocument>();
-  for (const name of readdirSync(join(path, stacks)).sort()) {
-    const file = join(path, stacks, name, "cdk.tf.json");
-    if (!existsSync(file)) continue;
-    const fileName = join(folder, stacks, name, "cdk.tf.json");
-    found.set(name, parseDocument(readInput(file).text, fileName));
-  }
-  return found;
 }
 
 /** Settings and waivers of plans that belong to no environment, in the current folder. */

@@ -40,6 +40,7 @@ import { deployedEnvironments } from "../cluster/deployed-environments.ts";
 import { driverVersion, gpuReader } from "../host/gpu-reader.ts";
 import { requireTower } from "../model/named-model.ts";
 import { pytorchFor } from "../model/pytorch-baseline.ts";
+import { chooseModel, simulationServer } from "../prepare/choose-model.ts";
 import {
   environmentFiles,
   filesWithHelm,
@@ -52,7 +53,6 @@ import { project } from "../shared/project.ts";
 import { readBenchItems } from "./bench-items.ts";
 import { defaultModality, measuredModel, sharedModel, simulatedFiles } from "./bench-models.ts";
 import type { BenchArguments } from "./bench-options.ts";
-import { chooseModel, simulationServer } from "./verify.ts";
 
 /** Prepared run of `bench` or `sweep`, before any process is started. */
 export interface PreparedBench {

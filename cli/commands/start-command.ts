@@ -1,8 +1,9 @@
 import { existsSync } from "node:fs";
 import type { Command } from "commander";
 import { environmentFile, shippedEnvironments } from "../../stacks/settings/environment-files.ts";
+import { addRunOptions, type RunArguments } from "../prepare/run-options.ts";
+import { runVerify } from "../prepare/run-verify.ts";
 import { environmentsFolder } from "../shared/project.ts";
-import { addRunOptions, type RunArguments, runVerify } from "./verify.ts";
 
 /** Environments that `npm start` verifies with the tiny model, to report within minutes. */
 const tinyEnvironments: readonly string[] = ["k8s-gpu", "search"];

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { predictEnvironment } from "../../cli/commands/predict-environment.ts";
+import { predictEnvironment } from "../../cli/prepare/predict-environment.ts";
 import type { StackChange } from "../input/change.ts";
 import { changeOfDocuments } from "../input/document-change.ts";
 import { parseDocument } from "../input/synthesized-document.ts";

@@ -5,7 +5,7 @@ import { parseDocument } from "../../review/input/synthesized-document.ts";
 import { reviewOf } from "../../review/review.ts";
 import { synthesizedText } from "../../review/test-stacks.ts";
 import type { ShippedEnvironment } from "../../stacks/settings/environment-files.ts";
-import { predictEnvironment } from "./predict-environment.ts";
+import { predictEnvironment } from "../prepare/predict-environment.ts";
 
 /** Capacity of an environment with default settings, and with changes. */
 function capacities(name: ShippedEnvironment, ...settings: readonly string[]): readonly Capacity[] {

@@ -1,14 +1,10 @@
 import { z } from "zod";
-import type { StackChange } from "../../review/input/change.ts";
-import {
-  fingerprintOf,
-  planDifferences,
-  rejectionReasons,
-} from "../../review/input/fingerprint.ts";
-import { parseJson } from "../../review/input/json-file.ts";
-import { changeOfPlan, type PlanFile } from "../../review/input/plan-json.ts";
-import { ReviewError } from "../../review/input/review-error.ts";
-import { commentMarker, plansMarker } from "../../review/report/comment-markdown.ts";
+import type { StackChange } from "../input/change.ts";
+import { fingerprintOf, planDifferences, rejectionReasons } from "../input/fingerprint.ts";
+import { parseJson } from "../input/json-file.ts";
+import { changeOfPlan, type PlanFile } from "../input/plan-json.ts";
+import { ReviewError } from "../input/review-error.ts";
+import { commentMarker, plansMarker } from "../report/comment-markdown.ts";
 
 const reviewReport = z.object({
   schema: z.literal([1, 2]), // fingerprints are the same in both
