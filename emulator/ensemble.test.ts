@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { cp, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { type InferRequest, toWire } from "../client/triton/wire.ts";
 import { imageTowerOf } from "../contract/model-shapes.ts";
 import { defaultModel } from "../contract/models/index.ts";
@@ -20,11 +20,6 @@ const noImage = Buffer.from("GIF89a is not supported");
 
 const explicit = { "model-control-mode": "explicit" } as const;
 
-const cleanUps: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
-});
-
 interface Opened {
   readonly registry: ModelRegistry;
   readonly repository: TestRepository;
@@ -36,7 +31,7 @@ async function open(
   prepare: (path: string) => Promise<unknown> = async () => {},
 ): Promise<Opened> {
   const repository = await fullTestRepository();
-  cleanUps.push(() => repository.remove());
+  onTestFinished(() => repository.remove());
   // one session is enough here
   for (const model of ["openclip_vit_b32", "openclip_vit_b32_trt"]) {
     await rm(join(repository.path, model), { recursive: true });
@@ -44,7 +39,7 @@ async function open(
   await prepare(repository.path);
   const log: string[] = [];
   const registry = await openModelRegistry(repository.flags(overrides), (line) => log.push(line));
-  cleanUps.push(() => registry.close());
+  onTestFinished(() => registry.close());
   return { registry, repository, log };
 }
 

@@ -1,7 +1,7 @@
 import { mkdir, readlink, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { toWire } from "../client/triton/wire.ts";
 import { imageTowerOf, normalisedImage } from "../contract/model-shapes.ts";
 import { defaultModel } from "../contract/models/index.ts";
@@ -14,11 +14,6 @@ import { type TestRepository, testRepository, tinyConfig } from "./test-reposito
 const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
 
 const model = "openclip_vit_b32";
-const cleanUps: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
-});
-
 interface Opened {
   readonly registry: ModelRegistry;
   readonly repository: TestRepository;
@@ -32,11 +27,11 @@ async function open(
   prepare: (path: string) => Promise<void> = async () => {},
 ): Promise<Opened> {
   const repository = await testRepository(files);
-  cleanUps.push(() => repository.remove());
+  onTestFinished(() => repository.remove());
   await prepare(repository.path);
   const log: string[] = [];
   const registry = await openModelRegistry(repository.flags(overrides), (line) => log.push(line));
-  cleanUps.push(() => registry.close());
+  onTestFinished(() => registry.close());
   return { registry, repository, log };
 }
 

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { request } from "undici";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { openGrpcTransport } from "../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../client/triton/http-transport.ts";
 import {
@@ -28,11 +28,6 @@ const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).d
 
 const model = "openclip_vit_b32";
 const imageBytes = 4 * imageElements;
-const cleanUps: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
-});
-
 const inputOf = (items: number): Fp32Tensor => ({
   name: "image",
   dataType: "FP32",
@@ -47,12 +42,12 @@ async function start(
 ): Promise<RunningTritonEmulator> {
   const extra = `dynamic_batching { max_queue_delay_microseconds: ${holdMs * 1000} }`;
   const repository = await testRepository({ [`${model}/config.pbtxt`]: tinyConfig({ extra }) });
-  cleanUps.push(() => repository.remove());
+  onTestFinished(() => repository.remove());
   const server = await startTritonEmulator(repository.flags(), {
     log: () => {},
     limits: { maxQueueSize: 512, maxQueueBytes: 256 * 1024 * 1024, ...limits },
   });
-  cleanUps.push(() => server.stop().catch(() => {}));
+  onTestFinished(() => server.stop().catch(() => {}));
   return server;
 }
 
@@ -71,7 +66,7 @@ function post(server: RunningTritonEmulator, items: number, headers = {}) {
 function grpcClient(server: RunningTritonEmulator): Client {
   const target = `127.0.0.1:${server.ports.grpc}`;
   const client = new Client(target, credentials.createInsecure(), channelOptions);
-  cleanUps.push(() => client.close());
+  onTestFinished(() => client.close());
   return client;
 }
 
@@ -164,7 +159,7 @@ describe("queued images", () => {
 /** Returns the response to a request after only its headers were sent. */
 async function answerToHead(server: RunningTritonEmulator, contentLength: number): Promise<string> {
   const socket = connect(server.ports.http, "127.0.0.1");
-  cleanUps.push(() => socket.destroy());
+  onTestFinished(() => void socket.destroy());
   socket.write(
     `POST /v2/models/${model}/infer HTTP/1.1\r\nhost: x\r\ncontent-length: ${contentLength}\r\n\r\n`,
   );
@@ -256,7 +251,7 @@ test("the transports call a full server unavailable", async () => {
     openHttpTransport({ url: `http://127.0.0.1:${server.ports.http}` }),
     openGrpcTransport({ target: `127.0.0.1:${server.ports.grpc}` }),
   ]) {
-    cleanUps.push(() => transport.close());
+    onTestFinished(() => transport.close());
     await expect(transport.infer(model, [inputOf(1)], { timeoutMs: 10_000 })).rejects.toMatchObject(
       { code: "unavailable" },
     );

@@ -6,7 +6,7 @@ import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { logVerbosity, setLogVerbosity } from "@grpc/grpc-js";
 import { Agent, request } from "undici";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { openGrpcTransport } from "../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../client/triton/http-transport.ts";
 import { imageTowerOf, normalisedImage } from "../contract/model-shapes.ts";
@@ -23,11 +23,6 @@ setLogVerbosity(logVerbosity.NONE);
 
 const model = "openclip_vit_b32";
 const options = { timeoutMs: 20_000 };
-const cleanUps: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
-});
-
 const image: Fp32Tensor = {
   name: "image",
   dataType: "FP32",
@@ -46,12 +41,12 @@ async function start(
   config = holding,
 ): Promise<{ server: RunningTritonEmulator; log: string[] }> {
   const repository = await testRepository({ [`${model}/config.pbtxt`]: config });
-  cleanUps.push(() => repository.remove());
+  onTestFinished(() => repository.remove());
   const log: string[] = [];
   const server = await startTritonEmulator(repository.flags(overrides), {
     log: (line) => log.push(line),
   });
-  cleanUps.push(() => server.stop().catch(() => {}));
+  onTestFinished(() => server.stop().catch(() => {}));
   return { server, log };
 }
 
@@ -60,7 +55,7 @@ function clients({ ports }: RunningTritonEmulator) {
     openHttpTransport({ url: `http://127.0.0.1:${ports.http}` }),
     openGrpcTransport({ target: `127.0.0.1:${ports.grpc}` }),
   ];
-  cleanUps.push(() => Promise.all(opened.map((client) => client.close())));
+  onTestFinished(async () => void (await Promise.all(opened.map((client) => client.close()))));
   return opened;
 }
 
@@ -169,7 +164,7 @@ describe("a stop", () => {
   test("does not wait for idle connections", async () => {
     const { server } = await start({ "exit-timeout-secs": 30 });
     const agent = new Agent({ keepAliveTimeout: 60_000 });
-    cleanUps.push(() => agent.close());
+    onTestFinished(() => agent.close());
     const { body } = await request(`http://127.0.0.1:${server.ports.http}/v2`, {
       dispatcher: agent,
     });
@@ -187,7 +182,7 @@ describe("a stop", () => {
     const { server } = await start({ "exit-timeout-secs": 30 });
     for (const port of [server.ports.http, server.ports.grpc]) {
       const socket = connect(port, "127.0.0.1").on("error", () => {});
-      cleanUps.push(() => socket.destroy());
+      onTestFinished(() => void socket.destroy());
       await once(socket, "connect");
       if (text !== "" && port === server.ports.http) socket.write(text);
     }
@@ -197,7 +192,7 @@ describe("a stop", () => {
   test("does not wait for an incomplete gRPC call", async () => {
     const { server } = await start({ "exit-timeout-secs": 30 });
     const session = connectHttp2(`http://127.0.0.1:${server.ports.grpc}`).on("error", () => {});
-    cleanUps.push(() => session.destroy());
+    onTestFinished(() => session.destroy());
     const call = session.request({
       ":method": "POST",
       ":path": "/inference.GRPCInferenceService/ModelInfer",
@@ -213,7 +208,7 @@ describe("a stop", () => {
   test("answers a gRPC call that keeps arriving", async () => {
     const { server } = await start();
     const session = connectHttp2(`http://127.0.0.1:${server.ports.grpc}`);
-    cleanUps.push(() => session.destroy());
+    onTestFinished(() => session.destroy());
     await once(session, "remoteSettings");
     const call = session.request({
       ":method": "POST",
@@ -262,7 +257,7 @@ describe("a start", () => {
     async (service, flag) => {
       const blocker = createServer().listen(0, "127.0.0.1");
       await once(blocker, "listening");
-      cleanUps.push(() => blocker.close());
+      onTestFinished(() => void blocker.close());
       const address = blocker.address();
       const port = typeof address === "object" && address !== null ? address.port : 0;
       await expect(start({ [flag]: port })).rejects.toThrow(
@@ -275,7 +270,7 @@ describe("a start", () => {
     const repository = await testRepository({
       [`${model}/config.pbtxt`]: tinyConfig().replace("512", "256"),
     });
-    cleanUps.push(() => repository.remove());
+    onTestFinished(() => repository.remove());
     await expect(startTritonEmulator(repository.flags(), { log: () => {} })).rejects.toThrow(
       `failed to load model '${model}': model '${model}': output 'embedding' must have the model's shape [-1,512], got [-1,256]`,
     );
@@ -306,7 +301,7 @@ describe("the program", () => {
       stderr += text;
     });
     const exited = once(child, "exit").then(([code]) => code as number | null);
-    cleanUps.push(() => child.kill("SIGKILL"));
+    onTestFinished(() => void child.kill("SIGKILL"));
     return { child, exited, stderr: () => stderr };
   }
 
@@ -320,14 +315,14 @@ describe("the program", () => {
 
   test("serves with a command line of the stacks and exits with 0 on SIGTERM", async () => {
     const repository = await testRepository();
-    cleanUps.push(() => repository.remove());
+    onTestFinished(() => repository.remove());
     const [http, grpc, metrics] = await freePorts(3);
     const [, ...args] = renderTritonCommand(
       repository.flags({ "http-port": http, "grpc-port": grpc, "metrics-port": metrics }),
     );
     const { child, exited, stderr } = run(args);
     const transport = openHttpTransport({ url: `http://127.0.0.1:${http}` });
-    cleanUps.push(() => transport.close());
+    onTestFinished(() => transport.close());
     while (!(await transport.ready(model, options)) && child.exitCode === null)
       await setTimeout(20);
     expect((await transport.infer(model, [image], options))[0]?.shape).toEqual([1, 512]);
@@ -351,7 +346,7 @@ describe("the program", () => {
     const repository = await testRepository({
       [`${model}/config.pbtxt`]: tinyConfig().replace("8, 16, 32", "64"),
     });
-    cleanUps.push(() => repository.remove());
+    onTestFinished(() => repository.remove());
     const { exited, stderr } = run([`--model-repository=${repository.path}`]);
     expect(await exited).toBe(1);
     const lines = stderr().trimEnd().split("\n");

@@ -125,21 +125,21 @@ export class Admission {
 
   #freeBytes(bytes: number, client: string | undefined): void {
     const { maxQueueBytes } = this.#limits;
-    while (this.#bytes > 0 && this.#bytes + bytes > maxQueueBytes) {
-      if (this.#evictSlowest()) continue;
-      throw new EmbedError(
-        "overloaded",
-        `the queue has ${this.#bytes} bytes of requests and responses, the limit is ${maxQueueBytes}; retry later`,
-      );
+    this.#freeBelow(maxQueueBytes, bytes);
+    if (client !== undefined) {
+      this.#freeBelow(Math.floor(maxQueueBytes * maxClientShare), bytes, client);
     }
-    if (client === undefined) return;
-    const ofClient = () => this.#bytesOfClients.get(client) ?? 0;
-    const limit = Math.floor(maxQueueBytes * maxClientShare);
-    while (ofClient() > 0 && ofClient() + bytes > limit) {
+  }
+
+  #freeBelow(limit: number, bytes: number, client?: string): void {
+    for (;;) {
+      const queued = client === undefined ? this.#bytes : (this.#bytesOfClients.get(client) ?? 0);
+      if (queued === 0 || queued + bytes <= limit) return;
       if (this.#evictSlowest(client)) continue;
+      const of = client === undefined ? "" : " of this client";
       throw new EmbedError(
         "overloaded",
-        `the queue has ${ofClient()} bytes of requests and responses of this client, the limit is ${limit}; retry later`,
+        `the queue has ${queued} bytes of requests and responses${of}, the limit is ${limit}; retry later`,
       );
     }
   }

@@ -1,17 +1,12 @@
 import dns from "node:dns";
 import { Server, ServerCredentials } from "@grpc/grpc-js";
-import { afterEach, expect, test, vi } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { inferenceService } from "../triton/wire-grpc.ts";
 import { TritonPool } from "./triton-pool.ts";
 
 /** In a cluster, a name resolves to the changing addresses of several Tritons; here the test sets them. */
 
 const name = "tritons.test";
-const cleanUps: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
-});
-
 /** Server on one address of this machine. It counts metadata requests. */
 class CountingServer {
   requestCount = 0;
@@ -34,7 +29,7 @@ class CountingServer {
         callback(null, { name: "triton", version: "1", extensions: [] });
       },
     });
-    cleanUps.push(() => this.#server.forceShutdown());
+    onTestFinished(() => this.#server.forceShutdown());
     return await new Promise((resolve) => {
       this.#server.bindAsync(
         `${this.address}:${port}`,
@@ -70,7 +65,7 @@ function resolver(...first: readonly string[]) {
     if (addresses.length === 0) throw new Error("ENOTFOUND");
     return addresses.map((address) => ({ address, family: 4 }));
   }) as never);
-  cleanUps.push(() => lookup.mockRestore());
+  onTestFinished(() => lookup.mockRestore());
   return {
     lookup,
     set: (...next: readonly string[]) => {
@@ -92,10 +87,8 @@ function poolOf(port: number) {
       known.add(triton);
     },
   });
-  cleanUps.push(
-    () => vi.useRealTimers(),
-    () => pool.close(),
-  );
+  onTestFinished(() => void vi.useRealTimers());
+  onTestFinished(() => pool.close());
   return {
     pool,
     /** Number of connections made. */
@@ -125,7 +118,7 @@ function gate(): { readonly closed: Promise<void>; open(): void } {
   const closed = new Promise<void>((resolve) => {
     open = resolve;
   });
-  cleanUps.push(() => open());
+  onTestFinished(() => open());
   return { closed, open: () => open() };
 }
 

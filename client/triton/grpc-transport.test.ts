@@ -1,16 +1,11 @@
 import { Server, ServerCredentials, type ServiceError, status } from "@grpc/grpc-js";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import type { Tensor } from "../../contract/tensor.ts";
 import { openGrpcTransport } from "./grpc-transport.ts";
 import { type Transport, TritonError } from "./transport.ts";
 import { inferenceService, type ModelInferRequest } from "./wire-grpc.ts";
 
 const options = { timeoutMs: 5_000 };
-const cleanUps: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
-});
-
 const image: Tensor = {
   name: "image",
   dataType: "FP32",
@@ -39,9 +34,9 @@ async function clientOf(
       else reject(error);
     });
   });
-  cleanUps.push(() => server.forceShutdown());
+  onTestFinished(() => server.forceShutdown());
   const transport = openGrpcTransport({ target: `127.0.0.1:${port}` });
-  cleanUps.push(() => transport.close());
+  onTestFinished(() => transport.close());
   return transport;
 }
 

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { createServer as createSocketServer, type Socket } from "node:net";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import type { Tensor } from "../../contract/tensor.ts";
 import { listen, listenHttp } from "../../http/test-listener.ts";
 import { openHttpTransport } from "./http-transport.ts";
@@ -9,11 +9,6 @@ import type { Transport } from "./transport.ts";
 import { TritonError } from "./transport.ts";
 
 const options = { timeoutMs: 5_000 };
-const cleanUps: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
-});
-
 const image: Tensor = {
   name: "image",
   dataType: "FP32",
@@ -29,9 +24,9 @@ async function clientOf(
     request.resume();
     request.on("end", () => respond(request, response));
   });
-  cleanUps.push(stop);
+  onTestFinished(stop);
   const transport = openHttpTransport({ url });
-  cleanUps.push(() => transport.close());
+  onTestFinished(() => transport.close());
   return transport;
 }
 
@@ -159,7 +154,7 @@ test("limits the number of connections", async () => {
     });
   });
   const { port, stop } = await listen(server);
-  cleanUps.push(stop);
+  onTestFinished(stop);
   const transport = openHttpTransport({ url: `http://127.0.0.1:${port}`, connections: 2 });
   await Promise.all(Array.from({ length: 10 }, () => transport.live(options)));
   await transport.close();
@@ -170,7 +165,7 @@ test("closes its connections", async () => {
   // a bare socket: an HTTP server would close idle connections itself
   const server = createSocketServer();
   const { port, stop } = await listen(server);
-  cleanUps.push(stop);
+  onTestFinished(stop);
   const closed = once(server, "connection").then(async ([socket]: Socket[]) => {
     socket?.on("data", () => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"));
     await once(socket!, "close");

@@ -1,24 +1,19 @@
 import type { ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
-import { afterEach, expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { messageOf, path, respond, startHttp2Server } from "./test-http2-server.ts";
 import { UnaryChannel } from "./unary-channel.ts";
-
-const cleanUps: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
-});
 
 /** Channel to an HTTP/2 server that handles each call as the test specifies. */
 async function channelTo(handle: Parameters<typeof startHttp2Server>[0]) {
   const { port, sessions, stop } = await startHttp2Server(handle);
-  cleanUps.push(stop);
+  onTestFinished(stop);
   const channel = new UnaryChannel({
     target: "triton:8001",
     address: `127.0.0.1:${port}`,
     metadata: { authorization: "Bearer key" },
   });
-  cleanUps.push(() => channel.close());
+  onTestFinished(() => channel.close());
   return { channel, sessions };
 }
 
