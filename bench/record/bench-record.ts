@@ -62,7 +62,7 @@ export const loadPoint = z.strictObject({
   stability: z.strictObject({
     /**
      * `drifting`: the throughput has a trend within the rounds or from round to round; `short`: too few windows or rounds to
-     * detect one. In records before schema 3, `drifting` also means that the windows never agreed.
+     * detect one.
      */
     verdict: z.enum(["stable", "drifting", "short", "interrupted"]),
     /** Relative change of the throughput from the first to the last window of a round, by regression; 0.1 = 10 % faster. */
@@ -124,10 +124,8 @@ export const benchRecord = z.strictObject({
     /** Measured windows per round. */
     windows: z.int().min(1),
     rounds: z.int().min(1),
-    /** Length of the warm-up of each round; absent in records before schema 3, whose warm-up ended when the throughput was steady. */
-    warmupSeconds: z.number().optional(),
-    /** Requests measured per load point instead of windows; only in records before 2026-11-24. */
-    iterations: z.int().optional(),
+    /** Length of the warm-up of each round. */
+    warmupSeconds: z.number(),
     /** Maximum duration of a load point per round in seconds, including the warm-up. */
     durationSeconds: z.number(),
     seed: z.int(),

@@ -1,20 +1,16 @@
 import {
   type DataTable,
-  type Field,
-  numberCell,
   numberField,
   type Section,
-  type TableCell,
   tableOf,
 } from "../../report/document/document.ts";
 import {
   counted,
   formatCount,
   formatMs,
-  formatRate,
   formatRatio,
 } from "../../report/document/number-format.ts";
-import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
+import type { BenchRecord } from "../record/bench-record.ts";
 import { batchFigures } from "./figures.ts";
 import { batchPoints } from "./load-point-grid.ts";
 import { latencyFields, metricField, nameField, trustField } from "./load-point-table.ts";
@@ -23,10 +19,8 @@ import {
   isUnmodified,
   preferTrusted,
   ratioText,
-  reliabilityIssues,
   type Series,
   seriesOf,
-  trustOf,
 } from "./load-points.ts";
 import { studyNotes } from "./study-section.ts";
 
@@ -39,27 +33,13 @@ export function batchSection(record: BenchRecord): Section | undefined {
   });
   if (lines.length === 0) return undefined;
   const clients = counted(clientsOf(lines[0]!.loadPoints[0]!) ?? 1, "client");
-  const isUnreliable = lines.some(({ loadPoints }) =>
-    loadPoints.some((point) => trustOf(point) !== "good"),
-  );
   return {
     id: "batch",
     title: "Batch size",
     answer: largestGain(lines),
     figures: batchFigures(lines),
-    tables: [
-      pivot(`p50 by batch size, ms, ${clients}`, lines, (point) =>
-        numberCell(point.latencyMs?.p50, formatMs),
-      ),
-      pivot(`Images per second by batch size, ${clients}`, lines, (point) =>
-        numberCell(point.imagesPerSecond, formatRate),
-      ),
-      referenceTable(`Latency and throughput by batch size, ${clients}`, lines),
-    ],
-    notes: [
-      ...(isUnreliable ? ["Values marked ~ (unstable) or ✗ (invalid) are unreliable."] : []),
-      ...studyNotes(record, "batch"),
-    ],
+    tables: [batchTable(`Latency and throughput by batch size, ${clients}`, lines)],
+    notes: [...studyNotes(record, "batch")],
   };
 }
 
@@ -82,13 +62,12 @@ function largestGain(lines: readonly Series[]): readonly string[] {
     );
 }
 
-function referenceTable(caption: string, lines: readonly Series[]): DataTable {
+function batchTable(caption: string, lines: readonly Series[]): DataTable {
   const rows = lines.flatMap(({ name, loadPoints }) => {
     const smallest = loadPoints[0]?.imagesPerSecond ?? 1;
     return loadPoints.map((point) => ({ name, point, smallest }));
   });
   return {
-    isReference: true,
     ...tableOf(caption, rows, [
       nameField,
       numberField("batch", ({ point }) => point.imagesPerRequest, formatCount),
@@ -108,39 +87,4 @@ function referenceTable(caption: string, lines: readonly Series[]): DataTable {
       trustField,
     ]),
   };
-}
-
-function pivot(
-  caption: string,
-  lines: readonly Series[],
-  cellOf: (point: LoadPoint) => TableCell,
-): DataTable {
-  const sizes = [
-    ...new Set(
-      lines.flatMap(({ loadPoints }) => loadPoints.map(({ imagesPerRequest }) => imagesPerRequest)),
-    ),
-  ].sort((a, b) => a - b);
-  return tableOf(caption, lines, [
-    nameField,
-    ...sizes.map(
-      (size): Field<Series> => ({
-        label: counted(size, "image"),
-        kind: "number",
-        cell: ({ loadPoints }) => {
-          const point = loadPoints.find(({ imagesPerRequest }) => imagesPerRequest === size);
-          if (point === undefined) return numberCell(undefined, String);
-          const cell = cellOf(point);
-          const trust = trustOf(point);
-          if (trust === "good") return cell;
-          const invalid = trust === "invalid" || trust === "empty";
-          return {
-            ...cell,
-            text: `${cell.text} ${invalid ? "✗" : "~"}`,
-            tone: invalid ? "bad" : "care",
-            title: reliabilityIssues(point).join(" "),
-          };
-        },
-      }),
-    ),
-  ]);
 }

@@ -48,9 +48,6 @@ test("the page has recommendations, limitations and evidence, in this order", ()
       "Cold start",
       "Queue delay of the batcher",
       "gRPC compared with HTTP",
-      "JSON compared with binary tensors",
-      "Slow network link",
-      "Operators of the model",
       "Memory",
       "Scaling across GPUs",
       "GPU topology",
@@ -329,10 +326,9 @@ test("the file name of a run against addresses names no environment", () => {
 });
 
 test.each(["onnx-http_uint8", "trt-http_uint8", "onnx-grpc_jpeg", "onnx-http_json"])(
-  "%s has its own colour in plots and bars",
+  "%s has its own colour in plots",
   (endpoint) => {
     const classes = endpointStyle(endpoint).colour.split(" ");
     expect(pageStyle).toMatch(new RegExp(`\\.series\\.${classes.at(-1)}[ ,]`));
-    expect(pageStyle).toMatch(new RegExp(`\\.part\\.${classes.at(-1)}[ ,]`));
   },
 );

@@ -10,7 +10,6 @@ import {
   settingText,
   usdPerThousand,
 } from "./load-points.ts";
-import { costFigure } from "./time-figures.ts";
 
 /** Cost of each endpoint at its highest throughput, cheapest first. */
 function costRows(
@@ -44,7 +43,7 @@ export function costSection(record: BenchRecord): Section | undefined {
     answer: [
       `With \`${first.name}\`, a million images cost $${(first.usd * 1_000).toFixed(2)} and take ${duration(1e6 / first.point.imagesPerSecond)}.`,
     ],
-    figures: costFigure(rows),
+    figures: [],
     tables: [
       tableOf("Cost at each endpoint's highest throughput", rows, [
         nameField,

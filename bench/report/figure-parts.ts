@@ -1,5 +1,6 @@
 import type { Figure, Swatch } from "../../report/document/document.ts";
 import { formatCount, formatMs, formatRate } from "../../report/document/number-format.ts";
+import { type Axis, type LinePlot, linePlot } from "../../report/plots/line-plot.ts";
 import {
   crossedSwatch,
   indexedStyle,
@@ -7,8 +8,6 @@ import {
   openSwatch,
   type PlotPoint,
 } from "../../report/plots/plot-styles.ts";
-import { type Axis, type LinePlot, linePlot } from "../../report/plots/plots.ts";
-import { type BarRow, barPlot } from "../../report/plots/row-plots.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
 import { settingText, trustOf } from "./load-points.ts";
 
@@ -83,23 +82,4 @@ export function indexedLineFigure(
     ...plot,
     lines: plot.lines.map((line, i) => ({ ...line, style: indexedStyle(i) })),
   });
-}
-
-/** Bar figure, or none without rows. */
-export function barFigure(
-  title: string,
-  caption: string | undefined,
-  rows: readonly BarRow[],
-  axis: string,
-  legend: readonly Swatch[] = [],
-): readonly Figure[] {
-  if (rows.length === 0) return [];
-  return [
-    {
-      title,
-      ...(caption === undefined ? {} : { caption }),
-      legend,
-      draw: (width) => barPlot({ description: title, rows, format: formatTick, axis }, width),
-    },
-  ];
 }

@@ -1,11 +1,6 @@
 import type { Figure, Swatch } from "../../report/document/document.ts";
-import {
-  counted,
-  formatCount,
-  formatMs,
-  formatPercent,
-  formatRatio,
-} from "../../report/document/number-format.ts";
+import { formatCount, formatPercent } from "../../report/document/number-format.ts";
+import type { Axis } from "../../report/plots/line-plot.ts";
 import {
   crossedSwatch,
   endpointStyle,
@@ -14,8 +9,6 @@ import {
   type PlotPoint,
   ringSwatch,
 } from "../../report/plots/plot-styles.ts";
-import type { Axis } from "../../report/plots/plots.ts";
-import { rangeLegend, rangePlot } from "../../report/plots/row-plots.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
 import { saturationOf, type UslFit, uslThroughput } from "../stats/usl.ts";
 import {
@@ -26,54 +19,7 @@ import {
   milliseconds,
   titleOf,
 } from "./figure-parts.ts";
-import { clientsOf, endpointOf, type Series, settingText, trustOf } from "./load-points.ts";
-
-/** p50 to p99 of each endpoint at the smallest common load. */
-export function endpointLatencyFigure(
-  contenders: readonly { readonly name: string; readonly point: LoadPoint }[],
-): readonly Figure[] {
-  const rows = contenders.flatMap(({ name, point }) => {
-    const latency = point.latencyMs;
-    return latency === undefined
-      ? []
-      : [
-          {
-            label: name,
-            colour: endpointStyle(endpointOf(point)).colour,
-            value: `${formatMs(latency.p50)} ms`,
-            title: titleOf(name, point),
-            p50: latency.p50,
-            p95: latency.p95,
-            p99: latency.p99,
-            isP99Unreliable: !latency.p99Reliable,
-          },
-        ];
-  });
-  if (rows.length === 0) return [];
-  const [drawn, outliers] = splitOutliers(rows);
-  const draw = { description: "Latency of each endpoint, p50 to p99, in milliseconds", axis: "ms" };
-  return [
-    {
-      title: "Latency of each endpoint",
-      caption: `The value is the p50.${outliers.length === 0 ? "" : ` Outside the axis: ${outliers.map((row) => `\`${row.label}\` at ${row.value}`).join(", ")}.`}`,
-      legend: rangeLegend.filter(
-        ({ label }) =>
-          !label.includes("few") || drawn.some(({ isP99Unreliable }) => isP99Unreliable),
-      ),
-      draw: (width) => rangePlot({ ...draw, rows: drawn }, width),
-    },
-  ];
-}
-
-/** Separates rows whose p99 is so high that the others would be indistinguishable. */
-function splitOutliers<T extends { readonly p99: number }>(
-  rows: readonly T[],
-): readonly [T[], T[]] {
-  const sorted = [...rows].sort((a, b) => a.p99 - b.p99);
-  const middle = sorted[Math.floor((sorted.length - 1) / 2)]?.p99 ?? 0;
-  const near = (row: T) => rows.length < 3 || row.p99 <= 6 * middle;
-  return [rows.filter(near), rows.filter((row) => !near(row))];
-}
+import { clientsOf, type Series, trustOf } from "./load-points.ts";
 
 /** Leaves out JSON tensors, which are ten times slower and would make the others indistinguishable. */
 function withoutJson<T extends { readonly endpoint: string }>(lines: readonly T[]): readonly T[] {
@@ -255,35 +201,4 @@ export function rateFigures(
       ],
     );
   });
-}
-
-/** Throughput of gRPC relative to HTTP, by batch size. */
-export function protocolFigure(
-  pairs: readonly { readonly name: string; readonly http: LoadPoint; readonly grpc: LoadPoint }[],
-): readonly Figure[] {
-  const fewest = Math.min(...pairs.map(({ http }) => clientsOf(http) ?? 1));
-  const drawn = pairs.filter(({ http }) => clientsOf(http) === fewest);
-  const names = [...new Set(drawn.map(({ name }) => name))];
-  return lineFigure(
-    "Throughput of gRPC relative to HTTP",
-    `By batch size, ${counted(fewest, "client")}.`,
-    {
-      description: "Images per second of gRPC divided by those of HTTP, by batch size",
-      x: { label: "images per request", kind: "steps", format: formatCount },
-      y: { label: "gRPC ÷ HTTP", kind: "linear", format: (value) => value.toFixed(1) },
-      rule: { y: 1, label: "equal" },
-      lines: names.map((name) => ({
-        name,
-        style: endpointStyle(name.split(" ").at(-1) ?? name),
-        points: drawn
-          .filter((pair) => pair.name === name)
-          .sort((a, b) => a.http.imagesPerRequest - b.http.imagesPerRequest)
-          .map(({ http, grpc }) => ({
-            x: http.imagesPerRequest,
-            y: grpc.imagesPerSecond / http.imagesPerSecond,
-            title: `${name}, ${settingText(http)}: ${formatRatio(grpc.imagesPerSecond / http.imagesPerSecond)}`,
-          })),
-      })),
-    },
-  );
 }

@@ -9,7 +9,6 @@ import {
 } from "../../report/document/number-format.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { type Interval, pairedRatio } from "../stats/intervals.ts";
-import { barFigure, indexedLineFigure } from "./figure-parts.ts";
 import { loadField, metricField, nameField, trustField } from "./load-point-table.ts";
 import { clientsOf, loadPointsOfStudy, type Series, seriesOf } from "./load-points.ts";
 import { isSameLoad, loadTable, type StudyBody, usableLoadPoints } from "./study-section.ts";
@@ -82,7 +81,6 @@ export function scaling(record: BenchRecord): StudyBody | undefined {
             `\`${name}\`: ${counted(last.gpus, "GPU")} reach ${formatRatio(last.speedup)} the throughput of one, a scaling efficiency of ${formatPercent(last.efficiency)}${last.interval === undefined ? " (one round)" : ` (95 %: ${intervalText(last.interval)})`}.`,
           ];
     }),
-    figures: scalingFigure(lines),
     tables: [
       tableOf(
         "Throughput by number of GPUs, at the same load per GPU",
@@ -108,35 +106,6 @@ export function scaling(record: BenchRecord): StudyBody | undefined {
       ),
     ],
   };
-}
-
-function scalingFigure(lines: readonly ScalingLine[]) {
-  return indexedLineFigure("Throughput by number of GPUs", "Compared with N times one GPU.", {
-    description: "Images per second by number of GPUs, and N times one GPU",
-    x: { label: "GPUs", kind: "linear", format: formatCount },
-    y: { label: "images/s", kind: "linear", format: formatCount },
-    lines: lines.flatMap(({ name, points }) => {
-      const one = points[0]?.point.imagesPerSecond ?? 0;
-      return [
-        {
-          name,
-          points: points.map(({ gpus, point, efficiency }) => ({
-            x: gpus,
-            y: point.imagesPerSecond,
-            title: `${name}, ${counted(gpus, "GPU")}: ${formatRate(point.imagesPerSecond)} images/s, ${formatPercent(efficiency)}`,
-          })),
-        },
-        {
-          name: `N × one GPU${lines.length > 1 ? `, ${name}` : ""}`,
-          points: points.map(({ gpus }) => ({
-            x: gpus,
-            y: gpus * one,
-            title: `${gpus} × one GPU`,
-          })),
-        },
-      ];
-    }),
-  });
 }
 
 interface TopologyPair {
@@ -178,25 +147,6 @@ export function topology(record: BenchRecord): StudyBody | undefined {
         : [
             `\`${fastest.name}\` with ${counted(fastest.clients, "client")}: one Triton per GPU reaches ${formatRate(fastest.perGpu.imagesPerSecond)} images/s, one across all GPUs ${formatRate(fastest.group.imagesPerSecond)} (${formatRatio(ratio)}).`,
           ],
-    figures: barFigure(
-      "Throughput by topology",
-      "Images/s.",
-      topologyPairs(record).flatMap(({ name, clients, group, perGpu }) =>
-        (
-          [
-            ["one Triton, all GPUs", group, "queue"],
-            ["one Triton per GPU", perGpu, "infer"],
-          ] as const
-        ).map(([label, point, colour]) => ({
-          group: `${name}, ${counted(clients, "client")}`,
-          label,
-          value: `${formatRate(point.imagesPerSecond)} /s`,
-          title: `${name}, ${counted(clients, "client")}, ${label}: ${formatRate(point.imagesPerSecond)} images/s`,
-          segments: [{ colour, value: point.imagesPerSecond }],
-        })),
-      ),
-      "images/s",
-    ),
     tables: [loadTable("Load points by topology", loadPoints)],
   };
 }

@@ -10,8 +10,8 @@ import {
   textField,
 } from "../../report/document/document.ts";
 import { counted, formatRate } from "../../report/document/number-format.ts";
+import { linePlot } from "../../report/plots/line-plot.ts";
 import { endpointStyle, lineSwatch, type PlotLine } from "../../report/plots/plot-styles.ts";
-import { linePlot } from "../../report/plots/plots.ts";
 import { metricOf } from "../record/metrics.ts";
 import { ratioText } from "./compare.ts";
 import type { HistoryChange, HistoryRun, HistorySeries, HistorySubject } from "./history.ts";

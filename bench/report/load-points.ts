@@ -62,9 +62,6 @@ export function reliabilityIssues(point: LoadPoint): readonly string[] {
 }
 
 function driftText({ changeInRound, changeOverRounds }: LoadPoint["stability"]): string {
-  if (changeInRound === undefined && changeOverRounds === undefined) {
-    return "The throughput of its windows never agreed.";
-  }
   const changes = [
     ...(changeInRound === undefined ? [] : [`${changeText(changeInRound)} within a round`]),
     ...(changeOverRounds === undefined

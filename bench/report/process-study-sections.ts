@@ -1,9 +1,7 @@
 import { numberField, tableOf, textField } from "../../report/document/document.ts";
 import { counted, formatCount, formatMs, listed } from "../../report/document/number-format.ts";
-import { boxSwatch } from "../../report/plots/plot-styles.ts";
 import { median } from "../../target/stats/statistics.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
-import { barFigure } from "./figure-parts.ts";
 import { environmentFields } from "./load-point-table.ts";
 import { type StudyBody, studyResults } from "./study-section.ts";
 
@@ -44,7 +42,6 @@ export function coldStart(record: BenchRecord): StudyBody | undefined {
           : "";
       return `\`${service}\` is ready after ${seconds(ready)}${slow}.`;
     }),
-    figures: startFigure(medians),
     tables: [
       tableOf("Cold starts", starts, [
         ...environmentFields(starts),
@@ -58,28 +55,6 @@ export function coldStart(record: BenchRecord): StudyBody | undefined {
     ],
   };
 }
-
-const startFigure = (medians: readonly MedianStart[]) =>
-  barFigure(
-    "Time from start to first embedding",
-    "Median of the rounds, s.",
-    medians.map(({ service, live, ready, first }) => ({
-      label: service,
-      value: seconds(ready + first),
-      title: `${service}: live after ${seconds(live)}, ready after ${seconds(ready)}, first response in ${seconds(first)}`,
-      segments: [
-        { colour: "server", value: live / 1_000 },
-        { colour: "infer", value: (ready - live) / 1_000 },
-        { colour: "queue", value: first / 1_000 },
-      ],
-    })),
-    "s",
-    [
-      boxSwatch("until live", "server"),
-      boxSwatch("until ready", "infer"),
-      boxSwatch("first response", "queue"),
-    ],
-  );
 
 const mebibytes = (value: number) =>
   value >= 1_024 ? `${(value / 1_024).toFixed(2)} GiB` : `${value.toFixed(0)} MiB`;
@@ -108,7 +83,6 @@ export function memory(record: BenchRecord): StudyBody | undefined {
         : [
             `Under load, ${counted(services.length, "service uses", "services use")} ${listed(parts)}.`,
           ],
-    figures: memoryFigure(services),
     tables: [
       tableOf("Memory by service", services, [
         ...environmentFields(services),
@@ -120,35 +94,4 @@ export function memory(record: BenchRecord): StudyBody | undefined {
       ]),
     ],
   };
-}
-
-function memoryFigure(services: readonly ServiceMemory[]) {
-  const isMany = environmentFields(services).length > 0;
-  const groups = [
-    ["Resident memory", "residentMiB", "residentUnderLoadMiB"],
-    ["GPU memory", "gpuMemoryMiB", "gpuMemoryUnderLoadMiB"],
-  ] as const;
-  const bars = groups.flatMap(([group, ready, underLoad]) =>
-    services.flatMap((row) => {
-      const maximum = Math.max(row[ready] ?? 0, row[underLoad] ?? 0);
-      if (maximum === 0) return [];
-      const atReady = row[ready] ?? maximum;
-      return [
-        {
-          group,
-          label: `${isMany ? `${row.environment} ` : ""}${row.service}`,
-          value: mebibytes(maximum),
-          title: `${row.service}: ${mebibytes(atReady)} when ready, ${mebibytes(maximum)} under load`,
-          segments: [
-            { colour: "infer", value: atReady },
-            { colour: "queue", value: maximum - atReady },
-          ],
-        },
-      ];
-    }),
-  );
-  return barFigure("Memory by service", "MiB.", bars, "MiB", [
-    boxSwatch("when ready", "infer"),
-    boxSwatch("added under load", "queue"),
-  ]);
 }

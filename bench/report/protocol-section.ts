@@ -8,7 +8,6 @@ import {
   formatRatio,
 } from "../../report/document/number-format.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import { protocolFigure } from "./figures.ts";
 import { trustField } from "./load-point-table.ts";
 import {
   channelsText,
@@ -80,7 +79,6 @@ export function protocol(record: BenchRecord): StudyBody | undefined {
             `gRPC has the higher throughput in ${better.length} of ${counted(pairs.length, "common load point")}.`,
           ]),
     ],
-    figures: protocolFigure(pairs),
     tables: [
       tableOf("gRPC compared with HTTP at the same load", pairs, [
         textField("backend", ({ name }) => name),

@@ -19,7 +19,7 @@ import { batchSection } from "./batch-section.ts";
 import { concurrencySection } from "./concurrency-section.ts";
 import { smallestLoad } from "./contenders.ts";
 import { costSection } from "./cost-section.ts";
-import { endpointLatencyFigure, rateFigures } from "./figures.ts";
+import { rateFigures } from "./figures.ts";
 import { importedSection } from "./imported-section.ts";
 import {
   conditionsFields,
@@ -83,7 +83,7 @@ function latencySection(record: BenchRecord): Section | undefined {
     id: "paths",
     title: "Latency of each endpoint at low load",
     answer,
-    figures: endpointLatencyFigure(sorted),
+    figures: [],
     tables: [
       tableOf(`Latency with ${settingText(first.point)}`, sorted, [
         nameField,

@@ -14,8 +14,8 @@ import {
   formatPercent,
   formatRate,
 } from "../../report/document/number-format.ts";
+import { linePlot } from "../../report/plots/line-plot.ts";
 import { indexedStyle, lineSwatch, type PlotLine } from "../../report/plots/plot-styles.ts";
-import { linePlot } from "../../report/plots/plots.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
 import { confirmedTrial, type Slo, type SloSearch, type SloTrial } from "../record/slo-search.ts";
 import { endpointOf, settingText } from "./load-points.ts";

@@ -72,11 +72,8 @@ export function allFacts(record: BenchRecord): readonly Fact[] {
 
 /** `5 rounds of 4 windows of 0.5 s after 0.5 s of warm-up, at most 12 s per load point`. */
 export function roundsText(settings: BenchRecord["settings"]): string {
-  const { rounds, windows, windowSeconds, warmupSeconds, iterations, durationSeconds } = settings;
-  const limit = `at most ${durationSeconds} s per load point`;
-  if (iterations !== undefined) return `${iterations} requests per load point, ${limit}`;
-  const warmup = warmupSeconds === undefined ? "the warm-up" : `${warmupSeconds} s of warm-up`;
-  return `${counted(rounds, "round")} of ${counted(windows, "window")} of ${windowSeconds} s after ${warmup}, ${limit}`;
+  const { rounds, windows, windowSeconds, warmupSeconds, durationSeconds } = settings;
+  return `${counted(rounds, "round")} of ${counted(windows, "window")} of ${windowSeconds} s after ${warmupSeconds} s of warm-up, at most ${durationSeconds} s per load point`;
 }
 
 /** Command with quotes where a shell needs them. */

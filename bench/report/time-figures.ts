@@ -1,11 +1,11 @@
 import type { Figure } from "../../report/document/document.ts";
-import { formatMs, formatUsd } from "../../report/document/number-format.ts";
-import { boxSwatch, endpointStyle } from "../../report/plots/plot-styles.ts";
-import { type BarRow, barPlot } from "../../report/plots/row-plots.ts";
+import { formatMs } from "../../report/document/number-format.ts";
+import { type BarRow, barPlot } from "../../report/plots/bar-plot.ts";
+import { boxSwatch } from "../../report/plots/plot-styles.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
 import { type TimePartId, timePartNames, timeParts } from "../record/time-parts.ts";
-import { formatTick, titleOf } from "./figure-parts.ts";
-import { clientsOf, endpointOf, settingText } from "./load-points.ts";
+import { formatTick } from "./figure-parts.ts";
+import { clientsOf, settingText } from "./load-points.ts";
 
 /** Load point of an endpoint whose latency is divided into parts. */
 export interface TimeRow {
@@ -60,36 +60,4 @@ function timeBar({ name, load, point }: TimeRow): BarRow {
 
 function loadShort(point: LoadPoint): string {
   return `b${point.imagesPerRequest} c${clientsOf(point) ?? "–"}`;
-}
-
-/** US dollars per 1,000 images of each endpoint, cheapest first. */
-export function costFigure(
-  rows: readonly { readonly name: string; readonly point: LoadPoint; readonly usd: number }[],
-): readonly Figure[] {
-  const cheapest = rows[0]?.usd ?? 0;
-  const near = rows.filter(({ usd }) => rows.length < 3 || usd <= 12 * cheapest);
-  const far = rows.filter((row) => !near.includes(row));
-  if (near.length === 0) return [];
-  return [
-    {
-      title: "Cost of 1,000 images",
-      caption: `At each endpoint's highest throughput.${far.length === 0 ? "" : ` Outside the axis: ${far.map(({ name, usd }) => `\`${name}\` at ${formatUsd(usd)}`).join(", ")}.`}`,
-      legend: [],
-      draw: (width) =>
-        barPlot(
-          {
-            description: "Dollars for 1,000 images, one bar for each endpoint",
-            axis: "US dollars",
-            format: (value) => (value === 0 ? "0" : `$${Number(value.toPrecision(2))}`),
-            rows: near.map(({ name, point, usd }) => ({
-              label: name,
-              value: formatUsd(usd),
-              title: `${titleOf(name, point)}: ${formatUsd(usd)} for 1,000 images`,
-              segments: [{ colour: endpointStyle(endpointOf(point)).colour, value: usd }],
-            })),
-          },
-          width,
-        ),
-    },
-  ];
 }

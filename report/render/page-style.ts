@@ -129,7 +129,6 @@ td.number + td.text, th.number + th.text { padding-left: 18px; }
 svg text { font-family: inherit; font-size: 13px; fill: var(--ink); font-variant-numeric: tabular-nums; }
 svg .tick, svg .axis-label, svg .label { fill: var(--soft); }
 svg .tick { font-size: 12px; }
-svg .group { font-size: 14px; font-weight: 600; }
 svg .inside { fill: var(--on); font-size: 12px; }
 svg .grid { stroke: var(--line); stroke-width: 1; }
 svg .axis, svg .tickmark { stroke: var(--soft); stroke-width: 1; }
@@ -153,8 +152,6 @@ svg .crossed { fill: none; stroke: currentColor; stroke-width: 2.5; }
 svg .ring { fill: none; stroke: currentColor; stroke-width: 1.5; }
 svg .leader { fill: none; stroke: currentColor; stroke-width: 1; opacity: 0.45; }
 svg .name { fill: currentColor; font-weight: 600; }
-svg .range { stroke: currentColor; stroke-width: 6; stroke-linecap: round; opacity: 0.3; }
-svg .p95 { stroke: currentColor; stroke-width: 2.5; }
 svg .part { fill: var(--rest); }
 svg .part.network { fill: var(--network); }
 svg .part.decode { fill: var(--decode); }
@@ -162,13 +159,6 @@ svg .part.queue { fill: var(--queue); }
 svg .part.input { fill: var(--input); }
 svg .part.infer { fill: var(--infer); }
 svg .part.output { fill: var(--output); }
-svg .part.embed { fill: var(--embed); }
-svg .part.onnx { fill: var(--onnx); }
-svg .part.trt { fill: var(--trt); }
-svg .part.uint8 { fill: var(--cyan); }
-svg .part.trt.uint8 { fill: var(--lime); }
-svg .part.jpeg { fill: var(--violet); }
-svg .part.json { fill: var(--soft); }
 @media screen and (max-width: 760px) {
   main { padding: 24px 16px 56px; }
   h1 { font-size: 25px; }
