@@ -1,6 +1,7 @@
 import type {
   ImageInput,
   ImageTower,
+  Modality,
   ModelSpec,
   ModelTower,
   TextInput,
@@ -29,6 +30,19 @@ export function imageTowerOf({ name, towers }: Pick<ModelSpec, "name" | "towers"
 export function textTowerOf({ name, towers }: Pick<ModelSpec, "name" | "towers">): TextTower {
   if (towers.text === undefined) throw new Error(`model '${name}' has no text tower`);
   return towers.text;
+}
+
+/** @throws {UserError} if the model has no tower for images, or for texts */
+export function requireTower({ name, towers }: ModelSpec, modality: Modality): void {
+  const article = modality === "image" ? "an" : "a";
+  if (towers[modality] === undefined) {
+    throw new UserError(`model ${name} must have ${article} ${modality} tower`);
+  }
+}
+
+/** @throws {UserError} if the model has no image tower */
+export function requireImages(spec: ModelSpec): void {
+  requireTower(spec, "image");
 }
 
 /**

@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 import OpenAI, { AuthenticationError, BadRequestError } from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../artefact/free-ports.ts";
-import { trainedModel } from "../cli/model/test-trained-model.ts";
+import { trainedModel } from "../model-tools/fetch/test-trained-model.ts";
 import { startClipstack } from "../cli/test-programs.ts";
 import { ciScript } from "../client/triton/test-python.ts";
 import { readPage } from "../docs/markdown.ts";

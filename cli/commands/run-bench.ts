@@ -25,7 +25,7 @@ import type { Device } from "../../bench/stats/roofline.ts";
 import { type Environment, hasEmbedApi, type ServiceKind } from "../../contract/environment.ts";
 import { gpuSpecOf } from "../../contract/gpus.ts";
 import { isLoopback } from "../../contract/loopback.ts";
-import { towerOf } from "../../contract/model-shapes.ts";
+import { requireTower, towerOf } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
@@ -38,7 +38,6 @@ import { isStandIn } from "../../target/subject/subject.ts";
 import type { TargetSource } from "../../target/target.ts";
 import { deployedEnvironments } from "../cluster/deployed-environments.ts";
 import { driverVersion, gpuReader } from "../host/gpu-reader.ts";
-import { requireTower } from "../model/named-model.ts";
 import { pytorchFor } from "../model/pytorch-baseline.ts";
 import { chooseModel, simulationServer } from "../prepare/choose-model.ts";
 import {

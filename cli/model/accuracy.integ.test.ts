@@ -20,10 +20,10 @@ import {
 } from "../../model-tools/check/accuracy.ts";
 import { compareModels } from "../../model-tools/check/compare-models.ts";
 import { embedWith } from "../../model-tools/check/run-model.ts";
+import { trainedModel } from "../../model-tools/fetch/test-trained-model.ts";
 import { preparedPath } from "../../model-tools/files/prepared-file.ts";
+import { ensurePython, onnxruntimePackages } from "../../model-tools/python/python-environment.ts";
 import { clipstack } from "../test-programs.ts";
-import { ensurePython, onnxruntimePackages } from "./python-environment.ts";
-import { trainedModel } from "./test-trained-model.ts";
 
 /**
  * Accuracy of precisions and of `PREPROCESSING=fast` with trained weights, on the labelled photos of `npm run demo:dedupe`. The

@@ -1,7 +1,7 @@
 import { join, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
-import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
+import { imageTowerOf, requireTower, textTowerOf } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
@@ -19,15 +19,15 @@ import {
 import { syntheticImages } from "../../model-tools/check/compare-models.ts";
 import { openTower, rowsOf, type TowerInputs } from "../../model-tools/check/run-model.ts";
 import { sampleTokenIds } from "../../model-tools/check/token-samples.ts";
+import { displayPath, ofFiles } from "../../model-tools/files/user-errors.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
 import { modalityOf, tensorText } from "../../model-tools/graph/model-structure.ts";
 import { readOnnx } from "../../model-tools/onnx/reader.ts";
 import { readSamples } from "../../target/reference/reference.ts";
 import { percentage, repeated } from "../shared/option-values.ts";
-import { displayPath } from "../shared/project.ts";
 import { weightsHint } from "./model-option.ts";
-import { megabytes, ofFiles } from "./model-output.ts";
-import { modalityOption, modelArgument, namedModel, requireTower } from "./named-model.ts";
+import { megabytes } from "./model-output.ts";
+import { modalityOption, modelArgument, namedModel } from "./named-model.ts";
 
 interface CheckArguments {
   readonly modality?: Modality;

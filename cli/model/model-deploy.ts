@@ -5,12 +5,12 @@ import { tensorrtFile } from "../../contract/model-config.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
 import { kindModality } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { displayPath } from "../../model-tools/files/user-errors.ts";
 import {
   type DeployedVersion,
   deployVersion,
 } from "../../model-tools/repository/deploy-version.ts";
 import { apiKeyVariable } from "../cluster/deployed-environments.ts";
-import { displayPath } from "../shared/project.ts";
 import { describeProbes, type ProbeResult, startProbes } from "./deploy-probes.ts";
 import { type DeployedToHost, deployToHost } from "./deploy-to-host.ts";
 import { modelArgument, namedModel } from "./named-model.ts";

@@ -4,26 +4,32 @@ import type { Interrupt } from "../../artefact/interrupt.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { exportArchitectures } from "../../contract/models/trained-weights.ts";
 import { UserError } from "../../contract/user-error.ts";
+import {
+  type Exported,
+  limit,
+  percent,
+  runExport,
+  withExportInputs,
+} from "../../model-tools/convert/run-export.ts";
 import type { TowerFile } from "../../model-tools/fetch/pull.ts";
+import { placeTokenizer } from "../../model-tools/fetch/tokenizer-file.ts";
+import { towerFiles } from "../../model-tools/fetch/tower-files.ts";
 import { type ModelInfo, sha256Of } from "../../model-tools/files/model-info.ts";
 import { draftModelFile, publishFile, sizeOf } from "../../model-tools/files/publish-file.ts";
+import { displayPath, ofFiles } from "../../model-tools/files/user-errors.ts";
 import { type ModelProfile, modelProfiles } from "../../model-tools/generate/architectures.ts";
 import { defaultSeed } from "../../model-tools/generate/generate.ts";
 import { structureOf } from "../../model-tools/graph/model-structure.ts";
 import { readOnnx } from "../../model-tools/onnx/reader.ts";
-import { displayPath } from "../shared/project.ts";
-import { interruptible } from "./interruptible.ts";
-import { megabytes, ofFiles, requireNoFolder, requireReplaceable, seedOf } from "./model-output.ts";
-import { modalityOption, modelArgument, namedModel } from "./named-model.ts";
 import {
   ensurePython,
   type PytorchSource,
   pytorchPackages,
   pytorchSources,
-} from "./python-environment.ts";
-import { type Exported, limit, percent, runExport, withExportInputs } from "./run-export.ts";
-import { placeTokenizer } from "./tokenizer-file.ts";
-import { outputOption, towerFiles } from "./tower-files.ts";
+} from "../../model-tools/python/python-environment.ts";
+import { interruptible } from "./interruptible.ts";
+import { megabytes, requireNoFolder, requireReplaceable, seedOf } from "./model-output.ts";
+import { modalityOption, modelArgument, namedModel, outputOption } from "./named-model.ts";
 
 interface ExportArguments {
   readonly modality?: Modality;

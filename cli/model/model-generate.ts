@@ -1,9 +1,11 @@
 import { resolve } from "node:path";
 import { type Command, Option } from "commander";
+import { requireTower } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { type ModelInfo, modelInfo } from "../../model-tools/files/model-info.ts";
+import { displayPath } from "../../model-tools/files/user-errors.ts";
 import {
   architectureOf,
   type ModelProfile,
@@ -12,9 +14,8 @@ import {
 import { defaultSeed, generateModel, modelFile } from "../../model-tools/generate/generate.ts";
 import { textArchitectureOf } from "../../model-tools/generate/text-architectures.ts";
 import { startStatusLine } from "../../report/status-line.ts";
-import { displayPath } from "../shared/project.ts";
 import { megabytes, requireOwnSidecar, seedOf, standInNotice } from "./model-output.ts";
-import { modalityOption, modelArgument, namedModel, requireTower } from "./named-model.ts";
+import { modalityOption, modelArgument, namedModel } from "./named-model.ts";
 
 interface GenerateArguments {
   readonly modality: Modality;

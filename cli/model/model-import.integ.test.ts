@@ -8,10 +8,10 @@ import { promisify } from "node:util";
 import { InferenceSession, Tensor } from "onnxruntime-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { efficientnetLite0 } from "../../contract/models/efficientnet-lite0.ts";
+import { writeImported } from "../../model-tools/fetch/import-weights.ts";
+import { trainedModel } from "../../model-tools/fetch/test-trained-model.ts";
 import { modelInfo } from "../../model-tools/files/model-info.ts";
 import { clipstack } from "../test-programs.ts";
-import { writeImported } from "./model-import.ts";
-import { trainedModel } from "./test-trained-model.ts";
 
 const run = promisify(execFile);
 const { path, missing } = await trainedModel();

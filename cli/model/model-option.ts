@@ -5,8 +5,8 @@ import { textTowerOf, tokenizerFile } from "../../contract/model-shapes.ts";
 import type { ModelSpec, ModelTower } from "../../contract/model-spec.ts";
 import { trainedWeightsCommand } from "../../contract/models/trained-weights.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { displayPath } from "../../model-tools/files/user-errors.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../model-tools/generate/generate.ts";
-import { displayPath } from "../shared/project.ts";
 
 /** Hidden option `--model` of commands whose option for model files is `--weights`. */
 export function weightsHint(): Option {

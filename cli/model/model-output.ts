@@ -6,17 +6,8 @@ import {
   sidecarPath,
 } from "../../model-tools/files/model-info.ts";
 import { isFolder, sizeOf } from "../../model-tools/files/publish-file.ts";
+import { displayPath } from "../../model-tools/files/user-errors.ts";
 import { wholeNumber } from "../shared/option-values.ts";
-import { displayPath } from "../shared/project.ts";
-
-/** Converts file errors to user errors. */
-export async function ofFiles<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    throw new UserError((error as Error).message.replace(/^\[\w+\] /, ""), { cause: error });
-  }
-}
 
 export function megabytes(bytes: number): string {
   return (bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0);

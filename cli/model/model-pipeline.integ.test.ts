@@ -16,8 +16,8 @@ import { imageTensor, normalised } from "../../inference/preprocess/image-tensor
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { embeddingsOf } from "../../inference/session/embeddings.ts";
 import { openSession } from "../../inference/session/onnx-session.ts";
+import { trainedModel } from "../../model-tools/fetch/test-trained-model.ts";
 import { registerModelPipeline } from "./model-pipeline.ts";
-import { trainedModel } from "./test-trained-model.ts";
 
 const run = promisify(execFile);
 /** Python with DALI. */

@@ -10,12 +10,16 @@ import type { ModelSpec } from "../../contract/model-spec.ts";
 import { daliPipelinePath } from "../../contract/repository-files.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { sha256Of } from "../../model-tools/files/model-info.ts";
+import { displayPath } from "../../model-tools/files/user-errors.ts";
 import { checkoutRepository } from "../../model-tools/generate/generate.ts";
+import {
+  daliPackages,
+  ensurePython,
+  runPython,
+} from "../../model-tools/python/python-environment.ts";
 import { writeDaliModels } from "../../model-tools/repository/repository.ts";
-import { displayPath } from "../shared/project.ts";
 import { interruptible } from "./interruptible.ts";
 import { modelArgument, namedModel } from "./named-model.ts";
-import { daliPackages, ensurePython, runPython } from "./python-environment.ts";
 
 interface PipelineArguments {
   readonly folder?: string;

@@ -17,9 +17,9 @@ import { modelSidecar, sha256Of } from "../../model-tools/files/model-info.ts";
 import { ensureTinyModel } from "../../model-tools/generate/generate.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { readOnnx } from "../../model-tools/onnx/reader.ts";
+import { ensurePython, onnxruntimePackages } from "../../model-tools/python/python-environment.ts";
 import { writeModelRepository } from "../../model-tools/repository/repository.ts";
 import { clipstack } from "../test-programs.ts";
-import { ensurePython, onnxruntimePackages } from "./python-environment.ts";
 
 /** The first run installs ONNX Runtime's tools from PyPI. */
 const python = await ensurePython(onnxruntimePackages, { onProgress: () => {} }).catch(

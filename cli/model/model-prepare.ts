@@ -1,49 +1,28 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import type { Interrupt } from "../../artefact/interrupt.ts";
 import { tensorrtFile } from "../../contract/model-config.ts";
-import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
+import { requireTower } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
 import { firstStronglyTyped } from "../../contract/triton-releases.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { imageTensor, pixelTensor } from "../../inference/preprocess/image-tensor.ts";
-import { productsNotInHalf } from "../../model-tools/check/half-products.ts";
-import { sampleTokenIds } from "../../model-tools/check/token-samples.ts";
 import {
-  ensureOptimised,
-  optimiseModel,
-  preparedInfo,
-  readPhotos,
-} from "../../model-tools/convert/optimise.ts";
-import { type ModelInfo, modelInfo, sha256Of } from "../../model-tools/files/model-info.ts";
-import { preparedPath, selectModel } from "../../model-tools/files/prepared-file.ts";
-import { draftModelFile, publishFile, sizeOf } from "../../model-tools/files/publish-file.ts";
+  type ConvertPrecision,
+  convertModel,
+  convertPrecisions,
+} from "../../model-tools/convert/convert-model.ts";
+import { optimiseModel, readPhotos } from "../../model-tools/convert/optimise.ts";
+import { type ModelInfo, modelInfo } from "../../model-tools/files/model-info.ts";
+import { preparedPath } from "../../model-tools/files/prepared-file.ts";
+import { displayPath, ofFiles } from "../../model-tools/files/user-errors.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
-import { type OnnxFile, readOnnx, tensorTypes } from "../../model-tools/onnx/reader.ts";
+import { median } from "../../target/stats/statistics.ts";
 import { numberFrom, wholeNumber } from "../shared/option-values.ts";
-import { displayPath } from "../shared/project.ts";
 import { interruptible } from "./interruptible.ts";
-import { type Measured, measure, type TowerInput } from "./measure-conversion.ts";
 import { weightsHint } from "./model-option.ts";
-import {
-  cosineText,
-  megabytes,
-  ofFiles,
-  requireNoFolder,
-  requireReplaceable,
-} from "./model-output.ts";
-import { modalityOption, modelArgument, namedModel, requireTower } from "./named-model.ts";
-import { ensurePython, onnxruntimePackages, runPython } from "./python-environment.ts";
-
-/** Precisions that ONNX Runtime's Python tools convert to. */
-const convertPrecisions = ["fp16", "int8"] as const;
-type ConvertPrecision = (typeof convertPrecisions)[number];
-
-/** Minimum cosine between embeddings of the file and of its source; otherwise the file is rejected. */
-const defaultMinCosine: Readonly<Record<ConvertPrecision, number>> = { fp16: 0.9999, int8: 0.98 };
+import { cosineText, megabytes, requireNoFolder, requireReplaceable } from "./model-output.ts";
+import { modalityOption, modelArgument, namedModel } from "./named-model.ts";
 
 interface PrepareArguments {
   readonly weights?: string;
@@ -180,7 +159,12 @@ async function convert(
   const samples = modality === "text" ? undefined : await photosOf(spec, args);
   const onProgress = (line: string) => console.error(line);
   const options = { keepGraph, rounds, minCosine, python, samples, onProgress, signal, modality };
-  const { info, measured } = await convertModel(spec, source, file, precision, options);
+  const { info, measured: compared } = await convertModel(spec, source, file, precision, options);
+  const measured = compared.map(({ batch, agreement, rounds: ratios }) => ({
+    ...{ batch, agreement },
+    speed: median(ratios) ?? Number.NaN,
+    rounds: ratios,
+  }));
   if (args.json) {
     console.log(JSON.stringify({ file: displayPath(file), ...info, measured }, null, 2));
     return;
@@ -194,111 +178,6 @@ async function convert(
       `batch ${batch}: lowest cosine ${lowest}; ${factor(speed)} × the speed of the original on this CPU (${range} in ${rounds} rounds)`,
     );
   }
-}
-
-interface ConvertOptions {
-  readonly keepGraph?: boolean;
-  /** @default 1 */
-  readonly rounds?: number;
-  /** @default 0.9999 for fp16, 0.98 for int8 */
-  readonly minCosine?: number;
-  readonly python?: string;
-  /** @default "image" */
-  readonly modality?: Modality;
-  /** Inputs on which the files are compared. @default the sample photos of this checkout, or rows of token ids */
-  readonly samples?: readonly TowerInput[];
-  readonly onProgress: (line: string) => void;
-  readonly signal?: AbortSignal;
-}
-
-/** @throws {Error} if the embeddings differ too much; an existing file is kept */
-async function convertModel(
-  spec: ModelSpec,
-  source: string,
-  file: string,
-  precision: ConvertPrecision,
-  options: ConvertOptions,
-): Promise<{ readonly info: ModelInfo; readonly measured: readonly Measured[] }> {
-  const { keepGraph, rounds = 1, onProgress, signal, modality = "image" } = options;
-  const { minCosine = defaultMinCosine[precision] } = options;
-  const samples: readonly TowerInput[] =
-    options.samples ??
-    (modality === "text"
-      ? sampleTokenIds(textTowerOf(spec).input, spec.batching.maximum)
-      : await readPhotos(spec));
-  const python =
-    options.python ?? (await ensurePython(onnxruntimePackages, { onProgress, signal }));
-  const graph = keepGraph ? source : await ofFiles(ensureOptimised(spec, source));
-  onProgress(`writing ${displayPath(file)} …`);
-  const draft = await ofFiles(draftModelFile(file));
-  try {
-    const run = (...calibration: readonly string[]) => {
-      const args = [precision, graph, draft.path, ...calibration];
-      return runPython(python, "convert/convert.py", args, signal);
-    };
-    const printed =
-      precision === "fp16"
-        ? await run()
-        : await withCalibration(spec, graph, samples as readonly Uint8Array[], run);
-    if (precision === "fp16" && keepGraph) requireHalf(readOnnx(draft.path));
-    const files = [source, draft.path] as const;
-    const measured = await measure(spec, modality, files, { samples, rounds, limit: minCosine });
-    const agreement = { images: samples.length, ...measured[0].agreement };
-    const info: ModelInfo = {
-      ...preparedInfo(await modelInfo(source), precision, agreement),
-      sha256: await sha256Of(draft.path),
-      bytes: (await sizeOf(draft.path)) ?? 0,
-      versions: JSON.parse(printed) as ModelInfo["versions"],
-    };
-    await publishFile(draft.path, file, info);
-    return { info, measured };
-  } finally {
-    await draft.discard();
-  }
-}
-
-/** @throws {Error} if TensorRT would execute a matrix multiplication in FP32 */
-function requireHalf(graph: OnnxFile): void {
-  const [first, ...others] = productsNotInHalf(graph);
-  if (first === undefined) return;
-  const more = others.length === 0 ? "" : ` and ${others.length} more`;
-  throw new Error(
-    `the file was rejected: every matrix multiplication must be in half precision, got FP32 in ${first}${more}`,
-  );
-}
-
-/** Writes photos as the input of a graph to a temporary file, for the measurement of value ranges. */
-async function withCalibration<Result>(
-  spec: ModelSpec,
-  graph: string,
-  photos: readonly Uint8Array[],
-  work: (file: string) => Promise<Result>,
-): Promise<Result> {
-  const folder = await mkdtemp(join(tmpdir(), "clipstack-calibration-"));
-  try {
-    const takesPixels = readOnnx(graph).inputs[0]?.dataType === tensorTypes.uint8;
-    const { data } = (takesPixels ? pixelTensor : imageTensor)(photos, imageTowerOf(spec));
-    const file = join(folder, "images");
-    await writeFile(file, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
-    return await work(file);
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
-}
-
-/** Returns the path of the file of a precision next to a model, written if it is missing or derived from another model. */
-export async function ensureConverted(
-  spec: ModelSpec,
-  source: string,
-  precision: ConvertPrecision,
-  onProgress: (line: string) => void,
-): Promise<string> {
-  const file = preparedPath(source, precision);
-  const isCurrent = await selectModel(source, precision).catch(() => undefined);
-  if (isCurrent === undefined) {
-    await convertModel(spec, source, file, precision, { onProgress });
-  }
-  return file;
 }
 
 /** @throws {UserError} if the output must not be written */

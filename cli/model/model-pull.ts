@@ -17,15 +17,15 @@ import {
   pullModel,
   type TowerFile,
 } from "../../model-tools/fetch/pull.ts";
+import { placeTokenizer } from "../../model-tools/fetch/tokenizer-file.ts";
+import { towerFiles } from "../../model-tools/fetch/tower-files.ts";
 import { modelInfo } from "../../model-tools/files/model-info.ts";
 import { FolderError } from "../../model-tools/files/publish-file.ts";
+import { displayPath, ofFiles } from "../../model-tools/files/user-errors.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
 import { startStatusLine } from "../../report/status-line.ts";
-import { displayPath } from "../shared/project.ts";
-import { megabytes, ofFiles, requireNoFolder, requireReplaceable } from "./model-output.ts";
-import { modalityOption, modelArgument, namedModel } from "./named-model.ts";
-import { placeTokenizer } from "./tokenizer-file.ts";
-import { outputOption, towerFiles } from "./tower-files.ts";
+import { megabytes, requireNoFolder, requireReplaceable } from "./model-output.ts";
+import { modalityOption, modelArgument, namedModel, outputOption } from "./named-model.ts";
 
 export interface PullArguments {
   readonly modality?: Modality;

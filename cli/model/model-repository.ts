@@ -1,8 +1,8 @@
 import { resolve } from "node:path";
 import type { Command } from "commander";
 import { UserError } from "../../contract/user-error.ts";
+import { displayPath } from "../../model-tools/files/user-errors.ts";
 import { writeModelRepository } from "../../model-tools/repository/repository.ts";
-import { displayPath } from "../shared/project.ts";
 import { modelArgument, namedModel } from "./named-model.ts";
 
 interface RepositoryArguments {

@@ -1,30 +1,22 @@
 import { Option } from "commander";
-import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { displayPath } from "../../model-tools/files/user-errors.ts";
 import { loadModels, modelFolder } from "../../stacks/settings/model-files.ts";
-import { displayPath, environmentsFolder } from "../shared/project.ts";
+import { environmentsFolder } from "../shared/project.ts";
 
 /** Description of the argument `[model]` of commands. */
 export const modelArgument = `model of the catalogue or of environments/models/<name>.yaml; default: ${defaultModel.name}`;
+
+/** Description of the option `--output` of commands that write towers. */
+export const outputOption =
+  "file of one tower, of images unless --modality is text; default: the model repository of this checkout";
 
 /** Option that selects a tower. */
 export function modalityOption(defaultText = ""): Option {
   const description = `tower: of images or of texts${defaultText}`;
   return new Option("--modality <name>", description).choices(["image", "text"]);
-}
-
-/** @throws {UserError} if the model has no tower for images, or for texts */
-export function requireTower({ name, towers }: ModelSpec, modality: Modality): void {
-  const article = modality === "image" ? "an" : "a";
-  if (towers[modality] === undefined) {
-    throw new UserError(`model ${name} must have ${article} ${modality} tower`);
-  }
-}
-
-/** @throws {UserError} if the model has no image tower */
-export function requireImages(spec: ModelSpec): void {
-  requireTower(spec, "image");
 }
 
 /**

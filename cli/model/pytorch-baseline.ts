@@ -3,23 +3,29 @@ import { join } from "node:path";
 import { readEnvironment } from "../../artefact/artefact.ts";
 import type { PytorchCommand } from "../../artefact/simulation.ts";
 import { UserError } from "../../contract/user-error.ts";
-import type { SynthesizedFile } from "../shared/artefact.ts";
-import { project } from "../shared/project.ts";
-import { runProgram } from "../shared/run-program.ts";
 import {
   ensurePython,
   installedPython,
   type PythonOptions,
-  pytorchBaselinePackages,
+  type PythonPackages,
   pytorchPackages,
   pytorchSources,
-} from "./python-environment.ts";
+} from "../../model-tools/python/python-environment.ts";
+import type { SynthesizedFile } from "../shared/artefact.ts";
+import { project } from "../shared/project.ts";
+import { runProgram } from "../shared/run-program.ts";
 
 /** Command of the PyTorch baseline on this machine, or the reason why it cannot run. */
 export interface LocalPytorch {
   readonly pytorch?: PytorchCommand;
   readonly noPytorch?: string;
 }
+
+/** Packages of the baseline beside {@link pytorchPackages}, with the same versions where both have a package. */
+const pytorchBaselinePackages: PythonPackages = {
+  name: "pytorch-baseline",
+  installs: [["--require-hashes", "-r", "../../bench/baselines/pytorch/requirements.txt"]],
+};
 
 type Options = Pick<PythonOptions, "onProgress" | "signal">;
 

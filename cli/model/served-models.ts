@@ -2,6 +2,7 @@ import { rmSync } from "node:fs";
 import { mkdtemp, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
+import { requireTower } from "../../contract/model-shapes.ts";
 import { type Modality, type ModelSpec, withModalities } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { modelSettings, type ServerEnvName } from "../../contract/server/server-env.ts";
@@ -21,7 +22,7 @@ import {
 } from "../../model-tools/repository/repository.ts";
 import { tokenizerProblem } from "./model-option.ts";
 import { standInNotice } from "./model-output.ts";
-import { namedModel, requireTower } from "./named-model.ts";
+import { namedModel } from "./named-model.ts";
 
 /** Model of `clipstack serve`, with its files. */
 interface ServedFiles {

@@ -6,7 +6,8 @@ import { z } from "zod";
 import { needsHelm, readEnvironment } from "../../artefact/artefact.ts";
 import { helmMissing, isHelmInstalled } from "../../artefact/helm-template.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { displayPath, project } from "./project.ts";
+import { displayPath } from "../../model-tools/files/user-errors.ts";
+import { project } from "./project.ts";
 
 /** Synthesized environments. Commands read these files and never the settings, so that edits by hand take effect. */
 

@@ -1,14 +1,8 @@
-import { isAbsolute, relative, resolve } from "node:path";
+import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 /** Root of this checkout, with a slash at its end. */
 export const project = fileURLToPath(new URL("../../", import.meta.url));
-
-/** Path relative to the working directory; unchanged if it is outside. */
-export function displayPath(path: string): string {
-  const inside = relative("", path);
-  return inside.startsWith("..") || isAbsolute(inside) ? path : inside;
-}
 
 /** Folder of the environments: CLIPSTACK_ENVIRONMENTS_DIR, relative to the checkout, or `environments`. */
 export function environmentsFolder(): string {

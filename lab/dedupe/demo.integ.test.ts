@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { trainedModel } from "../../cli/model/test-trained-model.ts";
+import { trainedModel } from "../../model-tools/fetch/test-trained-model.ts";
 
 const { missing } = await trainedModel();
 

@@ -6,7 +6,6 @@ import { fileURLToPath } from "node:url";
 import { type Child, type ChildOptions, startChild } from "../../artefact/child-process.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { withLifeline } from "../../artefact/simulation.ts";
-import { fastapiTritonPackages } from "../../cli/model/python-environment.ts";
 import { runProgram } from "../../cli/shared/run-program.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { defaultModel } from "../../contract/models/index.ts";
@@ -51,7 +50,7 @@ export const gatewayComparison: Comparison<ServiceRun, GatewayLoad> = {
     const isChosen = chosenBy(only, loadNames);
     const loads = gatewayLoads.filter(({ id }) => isChosen(id));
     const baseline = await prepareBaseline(
-      fastapiTritonPackages,
+      "fastapi-triton-baseline",
       "lab/fastapi-triton",
       options,
       signal,

@@ -4,9 +4,9 @@ import { join, relative, resolve } from "node:path";
 import { promisify } from "node:util";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
-import { ensurePython, type PythonPackages } from "../../cli/model/python-environment.ts";
 import { project } from "../../cli/shared/project.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { ensurePython } from "../../model-tools/python/python-environment.ts";
 import { loadImages, makeLoadImages } from "../../model-tools/samples/load-images.ts";
 import { recordText, reportName } from "../../report/save-reports.ts";
 import { describeCommit, describeMachine } from "../../target/readings/machine.ts";
@@ -134,10 +134,11 @@ export type Baseline =
 /**
  * Installs the packages of a baseline, or returns the reason if they cannot be installed.
  *
+ * @param name - Name of its environment in the cache.
  * @param folder - Folder of the baseline with its `requirements.txt`.
  */
 export async function prepareBaseline(
-  packages: PythonPackages,
+  name: string,
   folder: string,
   { baseline, onProgress }: Options,
   signal: AbortSignal,
@@ -145,7 +146,8 @@ export async function prepareBaseline(
   if (!baseline) return { reason: "--no-baseline" };
   try {
     const lock = readFileSync(join(project, folder, "requirements.txt"), "utf8");
-    const python = await ensurePython(packages, { signal, onProgress });
+    const installs = [["-r", `../../${folder}/requirements.txt`]];
+    const python = await ensurePython({ name, installs }, { signal, onProgress });
     return { python, packages: lock.trim().split("\n") };
   } catch (error) {
     if (!(error instanceof UserError)) throw error;

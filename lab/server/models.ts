@@ -1,12 +1,13 @@
 import { stat } from "node:fs/promises";
-import { ensureConverted } from "../../cli/model/model-prepare.ts";
-import { namedModel, requireTower } from "../../cli/model/named-model.ts";
+import { namedModel } from "../../cli/model/named-model.ts";
 import { linkedRepository } from "../../cli/model/served-models.ts";
+import { requireTower } from "../../contract/model-shapes.ts";
 import { type Modality, type ModelSpec, withModalities } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
 import { modelSettings, type ServerEnvName } from "../../contract/server/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { ensureConverted } from "../../model-tools/convert/convert-model.ts";
 import { ensureOptimised } from "../../model-tools/convert/optimise.ts";
 import { modelInfo } from "../../model-tools/files/model-info.ts";
 import { architectureOf } from "../../model-tools/generate/architectures.ts";

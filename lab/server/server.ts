@@ -2,7 +2,6 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, join } from "node:path";
 import { freePorts } from "../../artefact/free-ports.ts";
-import { fastapiPackages } from "../../cli/model/python-environment.ts";
 import { project } from "../../cli/shared/project.ts";
 import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
 import { defaultModel } from "../../contract/models/index.ts";
@@ -70,7 +69,7 @@ export const serverComparison: Comparison<ServerRun, ServerLoad> = {
     const baseline =
       towers.length > 0
         ? { reason: "it serves the default model only" }
-        : await prepareBaseline(fastapiPackages, "lab/fastapi", options, signal);
+        : await prepareBaseline("fastapi-baseline", "lab/fastapi", options, signal);
     onProgress("generating the images");
     const images = await imagesOf(loads.flatMap(({ items }) => (items === "texts" ? [] : [items])));
     const bench: Bench = {

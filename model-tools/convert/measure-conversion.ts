@@ -1,21 +1,14 @@
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
-import { neighbourAgreement } from "../../model-tools/check/accuracy.ts";
-import { type Agreement, compareModels } from "../../model-tools/check/compare-models.ts";
-import {
-  openTower,
-  type RunnableModel,
-  type TowerInputs,
-} from "../../model-tools/check/run-model.ts";
-import { median } from "../../target/stats/statistics.ts";
-import { cosineText } from "./model-output.ts";
+import { neighbourAgreement } from "../check/accuracy.ts";
+import { type Agreement, compareModels } from "../check/compare-models.ts";
+import { openTower, type RunnableModel, type TowerInputs } from "../check/run-model.ts";
 
 export type TowerInput = TowerInputs[Modality];
 
 export interface Measured {
   readonly batch: number;
   readonly agreement: Agreement & { readonly nearestNeighbours: number };
-  /** Speed relative to the original: median of {@link rounds}. */
-  readonly speed: number;
+  /** Speed relative to the original in each round. */
   readonly rounds: readonly number[];
 }
 
@@ -24,6 +17,7 @@ interface MeasureOptions {
   readonly rounds: number;
   /** Lowest accepted cosine. */
   readonly limit: number;
+  readonly onProgress: (line: string) => void;
 }
 
 type OpenModel = RunnableModel<Modality>;
@@ -33,7 +27,7 @@ export async function measure(
   spec: ModelSpec,
   modality: Modality,
   files: readonly [original: string, variant: string],
-  { samples, rounds, limit }: MeasureOptions,
+  { samples, rounds, limit, onProgress }: MeasureOptions,
 ): Promise<readonly [Measured, ...Measured[]]> {
   const models: OpenModel[] = [];
   try {
@@ -41,7 +35,7 @@ export async function measure(
     const [first, second] = models as [OpenModel, OpenModel];
     const measured: Measured[] = [];
     for (const batch of [1, spec.batching.maximum]) {
-      console.error(`comparing at batch ${batch} …`);
+      onProgress(`comparing at batch ${batch} …`);
       const full = fullBatches(samples, batch);
       const [expected, actual] = [await first.embed(full, batch), await second.embed(full, batch)];
       const agreement = {
@@ -52,13 +46,13 @@ export async function measure(
         ),
       };
       if (!(agreement.minCosine >= limit)) {
-        const got = `${cosineText(agreement.minCosine)} at batch ${batch}`;
+        const got = `${agreement.minCosine.toFixed(7)} at batch ${batch}`;
         throw new Error(
           `the file was rejected: the lowest cosine to the original must be at least ${limit}, got ${got}`,
         );
       }
       const ratios = await race(first, second, full.slice(0, Math.max(batch, 8)), batch, rounds);
-      measured.push({ batch, agreement, speed: median(ratios) ?? Number.NaN, rounds: ratios });
+      measured.push({ batch, agreement, rounds: ratios });
     }
     return measured as [Measured, ...Measured[]];
   } finally {

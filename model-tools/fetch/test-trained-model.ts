@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { efficientnetLite0 } from "../../contract/models/efficientnet-lite0.ts";
-import { writeImported } from "./model-import.ts";
+import { writeImported } from "./import-weights.ts";
 
 /** Trained model for tests, or why it is unavailable. */
 export interface TrainedModel {

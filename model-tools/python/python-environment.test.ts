@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { type StandIns, standIns } from "../test-programs.ts";
+import { type StandIns, standIns } from "../../cli/test-programs.ts";
 import {
   ensurePython,
   onnxruntimePackages,
@@ -11,7 +11,7 @@ import {
   pytorchPackages,
 } from "./python-environment.ts";
 
-const repository = fileURLToPath(new URL("../../model-tools/python/", import.meta.url));
+const repository = fileURLToPath(new URL("./", import.meta.url));
 
 let folder: string;
 let programs: StandIns;

@@ -4,13 +4,13 @@ import { textTowerOf } from "../../contract/model-shapes.ts";
 import type { ModelSpec, TextInput } from "../../contract/model-spec.ts";
 import { hubWeightsOf } from "../../contract/models/trained-weights.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
-import { downloadChecked } from "../../model-tools/fetch/download.ts";
-import { discardPart } from "../../model-tools/fetch/download-part.ts";
-import { hubSource } from "../../model-tools/fetch/hub.ts";
-import { type Environment, openProxyDispatcher } from "../../model-tools/fetch/proxy-dispatcher.ts";
-import { sha256Of } from "../../model-tools/files/model-info.ts";
-import { makeFolder, ownSuffix, sizeOf } from "../../model-tools/files/publish-file.ts";
-import { displayPath } from "../shared/project.ts";
+import { sha256Of } from "../files/model-info.ts";
+import { makeFolder, ownSuffix, sizeOf } from "../files/publish-file.ts";
+import { displayPath } from "../files/user-errors.ts";
+import { downloadChecked } from "./download.ts";
+import { discardPart } from "./download-part.ts";
+import { hubSource } from "./hub.ts";
+import { type Environment, openProxyDispatcher } from "./proxy-dispatcher.ts";
 
 export interface TokenizerFileOptions {
   /**

@@ -1,13 +1,9 @@
 import { resolve } from "node:path";
+import { requireTower } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
-import type { TowerFile } from "../../model-tools/fetch/pull.ts";
-import { modelFile } from "../../model-tools/generate/generate.ts";
-import { requireTower } from "./named-model.ts";
-
-/** Description of the option `--output` of commands that write towers. */
-export const outputOption =
-  "file of one tower, of images unless --modality is text; default: the model repository of this checkout";
+import { modelFile } from "../generate/generate.ts";
+import type { TowerFile } from "./pull.ts";
 
 /**
  * Towers that a command writes, and their files: all towers of the model into the model repository, or one into `output`.

@@ -11,16 +11,14 @@ import type { NumericTensor } from "../../contract/tensor.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { imageTensor } from "../../inference/preprocess/image-tensor.ts";
 import { tokenTensor } from "../../inference/session/token-tensor.ts";
-import { sampleTokenIds } from "../../model-tools/check/token-samples.ts";
-import { readPhotos } from "../../model-tools/convert/optimise.ts";
-import { modelProfiles } from "../../model-tools/generate/architectures.ts";
-import { ofFiles } from "./model-output.ts";
+import { sampleTokenIds } from "../check/token-samples.ts";
+import { ofFiles } from "../files/user-errors.ts";
+import { modelProfiles } from "../generate/architectures.ts";
+import { readPhotos } from "./optimise.ts";
 
 /** Runs `model-tools/python/export/export.py`. */
 
-const program = fileURLToPath(
-  new URL("../../model-tools/python/export/export.py", import.meta.url),
-);
+const program = fileURLToPath(new URL("../python/export/export.py", import.meta.url));
 
 /** Maximum difference of a value from PyTorch's, relative to the largest value of the embedding. */
 export const limit = 0.001;

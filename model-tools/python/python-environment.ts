@@ -4,9 +4,9 @@ import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { execa } from "execa";
 import { UserError } from "../../contract/user-error.ts";
-import { ownSuffix } from "../../model-tools/files/publish-file.ts";
-import { runProgram } from "../shared/run-program.ts";
+import { ownSuffix } from "../files/publish-file.ts";
 
 /** Locked packages of PyPI for a Python program. */
 export interface PythonPackages {
@@ -52,24 +52,6 @@ export const daliPackages: PythonPackages = {
   installs: [["--require-hashes", "-r", "dali/requirements.txt"]],
 };
 
-/** Packages for the baseline of `bench-server`. */
-export const fastapiPackages: PythonPackages = {
-  name: "fastapi-baseline",
-  installs: [["-r", "../../lab/fastapi/requirements.txt"]],
-};
-
-/** Packages of the PyTorch baseline beside {@link pytorchPackages}, with the same versions where both have a package. */
-export const pytorchBaselinePackages: PythonPackages = {
-  name: "pytorch-baseline",
-  installs: [["--require-hashes", "-r", "../../bench/baselines/pytorch/requirements.txt"]],
-};
-
-/** Packages for the baseline and the ceiling of `bench-gateway`. */
-export const fastapiTritonPackages: PythonPackages = {
-  name: "fastapi-triton-baseline",
-  installs: [["-r", "../../lab/fastapi-triton/requirements.txt"]],
-};
-
 /**
  * Runs a program of `model-tools/python/` and returns the last line of its output.
  *
@@ -81,19 +63,50 @@ export async function runPython(
   args: readonly string[],
   signal?: AbortSignal,
 ): Promise<string> {
-  const env = { PYTHONNOUSERSITE: "1", PYTHONUTF8: "1" };
-  const options = { timeoutMs: programTimeoutMs, env, signal };
-  const result = await runProgram(python, [join(repository, program), ...args], options);
-  signal?.throwIfAborted();
-  if (result.outcome === "missing")
-    throw new UserError(`--python must be an executable, got '${python}'`);
+  const result = await execute(python, [join(repository, program), ...args], {
+    timeoutMs: programTimeoutMs,
+    env: { PYTHONNOUSERSITE: "1", PYTHONUTF8: "1" },
+    signal,
+  });
+  if (result.isMissing) throw new UserError(`--python must be an executable, got '${python}'`);
   if (result.exitCode === 0) return result.stdout.trim().split("\n").at(-1) ?? "";
   throw new UserError(`${program} failed: ${result.stderr.trim().split("\n").at(-1)}`);
 }
 
 const programTimeoutMs = 30 * 60_000;
 
-const repository = fileURLToPath(new URL("../../model-tools/python/", import.meta.url));
+/**
+ * Runs a program without a terminal.
+ *
+ * @throws the reason of an aborted signal, and nothing else
+ */
+export async function execute(
+  program: string,
+  args: readonly string[],
+  {
+    timeoutMs,
+    env,
+    signal,
+  }: {
+    readonly timeoutMs: number;
+    readonly env?: Readonly<Record<string, string>>;
+    readonly signal?: AbortSignal | undefined;
+  },
+) {
+  const { code, exitCode, stdout, stderr } = await execa(program, [...args], {
+    ...{ env: { LC_ALL: "C", ...env }, stdin: "ignore", reject: false },
+    ...{ timeout: timeoutMs, forceKillAfterDelay: 1_000, cancelSignal: signal },
+  });
+  signal?.throwIfAborted();
+  return {
+    isMissing: code === "ENOENT",
+    exitCode: exitCode ?? -1,
+    stdout: stdout ?? "",
+    stderr: stderr ?? "",
+  };
+}
+
+const repository = fileURLToPath(new URL("./", import.meta.url));
 /** Long, because PyTorch with CUDA is 3 GB. */
 const installTimeoutMs = 2 * 3600_000;
 
@@ -108,11 +121,8 @@ export async function ensurePython(
   options: PythonOptions,
 ): Promise<string> {
   const { onProgress, signal, program = "python3" } = options;
-  const python = async (file: string, args: readonly string[], timeoutMs = 300_000) => {
-    const result = await runProgram(file, args, { timeoutMs, signal });
-    signal?.throwIfAborted();
-    return result;
-  };
+  const python = (file: string, args: readonly string[], timeoutMs = 300_000) =>
+    execute(file, args, { timeoutMs, signal });
   const { cache, folder, steps } = await environmentOf({ name, installs }, options);
   if (existsSync(join(folder, "complete"))) return join(folder, "bin", "python");
 
@@ -165,8 +175,7 @@ async function environmentOf(
   { signal, cacheDir, program = "python3" }: Omit<PythonOptions, "onProgress">,
 ) {
   const print = "import sys; print(sys.version, sys.base_prefix)";
-  const version = await runProgram(program, ["-c", print], { timeoutMs: 300_000, signal });
-  signal?.throwIfAborted();
+  const version = await execute(program, ["-c", print], { timeoutMs: 300_000, signal });
   const [, minor] = /^3\.(\d+)\./.exec(version.stdout) ?? [];
   if (!(Number(minor) >= 11)) {
     const got = version.exitCode === 0 ? version.stdout.split(" ")[0] : "none";
