@@ -8,10 +8,10 @@ import { promisify } from "node:util";
 import OpenAI, { AuthenticationError, BadRequestError } from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../artefact/free-ports.ts";
-import { trainedModel } from "../model-tools/fetch/test-trained-model.ts";
 import { startClipstack } from "../cli/test-programs.ts";
 import { ciScript } from "../client/triton/test-python.ts";
 import { readPage } from "../docs/markdown.ts";
+import { trainedModel } from "../model-tools/fetch/test-trained-model.ts";
 
 /**
  * OpenAI's, LangChain's, LiteLLM's and LlamaIndex's clients, unmodified, and the samples of the documentation, against `clipstack serve` with random weights of
