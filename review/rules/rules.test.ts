@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { ruleIds } from "../../contract/rule-ids.ts";
+import ruleIds from "../../contract/rule-ids.json" with { type: "json" };
 import { shippedEnvironments } from "../../stacks/settings/environment-files.ts";
 import { changeOfPlan } from "../input/plan-json.ts";
 import { plannedChange } from "../test-plans.ts";

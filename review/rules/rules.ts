@@ -33,19 +33,8 @@ export const rulePacks: readonly RulePack[] = [
 
 export const rules: readonly ReviewRule[] = rulePacks.flatMap(({ rules }) => rules);
 
-/** `contract/rule-ids.ts`: rule ids as data, because settings accept them in waivers but must not load the rules. */
+/** `contract/rule-ids.json`: rule ids as data, because settings accept them in waivers but must not load the rules. */
 export function ruleIdFile(): { readonly path: string; readonly text: string } {
-  const ids = rulePacks.flatMap(({ title, rules }) => [
-    `  // ${title}`,
-    ...rules.map(({ id }) => `  "${id}",`),
-  ]);
-  const text = `// Rendered by 'npm run render' from review/rules/. Do not edit: change the rule.
-
-/** Ids of all review rules, by pack. */
-export const ruleIds = [
-${ids.join("\n")}
-] as const;
-export type RuleId = (typeof ruleIds)[number];
-`;
-  return { path: "contract/rule-ids.ts", text };
+  const ids = rules.map(({ id }) => id);
+  return { path: "contract/rule-ids.json", text: `${JSON.stringify(ids, null, 2)}\n` };
 }

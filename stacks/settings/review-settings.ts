@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { ruleIds } from "../../contract/rule-ids.ts";
+import ruleIds from "../../contract/rule-ids.json" with { type: "json" };
 import { integer, text } from "./setting-types.ts";
 
 const ruleId = z.enum(ruleIds, "must be the id of a rule (docs/rules/README.md)");
