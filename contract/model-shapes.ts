@@ -114,12 +114,6 @@ export function tokenizerFile({ tokenizer }: Pick<TextInput, "tokenizer">): stri
   return tokenizer.kind === "sentencepiece" ? tokenizer.file : undefined;
 }
 
-/** Bytes of the token ids of one text. */
-export function tokenBytes(tower: TextTower): number {
-  const { dataType, dims } = tokenIds(tower);
-  return (bytesPerElement[dataType] ?? 0) * elementCount(dims);
-}
-
 /** Output of a tower: `[width]` FP32. */
 export function embeddingTensor(
   { embedding }: Pick<ModelSpec, "embedding">,

