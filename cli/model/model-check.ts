@@ -1,24 +1,19 @@
 import { join, resolve } from "node:path";
 import { type Command, Option } from "commander";
-import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { imageTowerOf, requireTower, textTowerOf } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
-import type { Tensor } from "../../contract/tensor.ts";
-import { type ModelKind, tritonModelName } from "../../contract/triton-models.ts";
-import { UserError } from "../../contract/user-error.ts";
-import { imageTensor, pixelTensor } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
-import { tokenTensor } from "../../inference/session/token-tensor.ts";
 import {
   type Counterpart,
   checkModel,
   type ModelReport,
 } from "../../model-tools/check/check-model.ts";
 import { syntheticImages } from "../../model-tools/check/compare-models.ts";
-import { openTower, rowsOf, type TowerInputs } from "../../model-tools/check/run-model.ts";
+import { openTower, type TowerInputs } from "../../model-tools/check/run-model.ts";
 import { sampleTokenIds } from "../../model-tools/check/token-samples.ts";
+import { tritonCounterpart } from "../../model-tools/check/triton-counterpart.ts";
 import { displayPath, ofFiles } from "../../model-tools/files/user-errors.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
 import { modalityOf, tensorText } from "../../model-tools/graph/model-structure.ts";
@@ -116,7 +111,7 @@ async function checkTower<M extends Modality>(
   const file = weights === undefined ? modelFile(spec, fp32Kinds[modality]) : resolve(weights);
   const others = [
     ...against.map((path) => fileCounterpart(spec, modality, resolve(path))),
-    ...(url === undefined ? [] : [triton(spec, modality, url, tritonModel)]),
+    ...(url === undefined ? [] : [tritonCounterpart(spec, modality, url, tritonModel)]),
   ];
   console.error(`checking ${displayPath(file)} …`);
   const report = await ofFiles(
@@ -156,69 +151,6 @@ function fileCounterpart<M extends Modality>(
   path: string,
 ): Counterpart<M> {
   return { name: displayPath(path), open: () => openTower(spec, modality, path), batchSize: 1 };
-}
-
-/** Timeout for eight images on Triton, including a cold start. */
-const tritonTimeoutMs = 120_000;
-
-interface TritonInput<Input> {
-  readonly modelKind: ModelKind;
-  readonly tensorOf: (spec: ModelSpec, batch: readonly Input[]) => Tensor;
-}
-
-/** Model kinds whose input this command can create; the first is the default. */
-const tritonInputs: { readonly [M in Modality]: readonly TritonInput<TowerInputs[M]>[] } = {
-  image: [
-    { modelKind: "fp32", tensorOf: (spec, batch) => imageTensor(batch, imageTowerOf(spec)) },
-    { modelKind: "trt", tensorOf: (spec, batch) => imageTensor(batch, imageTowerOf(spec)) },
-    { modelKind: "u8", tensorOf: (spec, batch) => pixelTensor(batch, imageTowerOf(spec)) },
-  ],
-  text: [
-    { modelKind: "text", tensorOf: (spec, batch) => tokenTensor(textTowerOf(spec), batch) },
-    { modelKind: "text-trt", tensorOf: (spec, batch) => tokenTensor(textTowerOf(spec), batch) },
-  ],
-};
-
-function triton<M extends Modality>(
-  spec: ModelSpec,
-  modality: M,
-  url: string,
-  given: string | undefined,
-): Counterpart<M> {
-  const served = tritonInputs[modality].map(({ modelKind, tensorOf }) => ({
-    name: tritonModelName(spec, modelKind),
-    tensorOf,
-  }));
-  const model = given === undefined ? served[0]! : served.find(({ name }) => name === given);
-  if (model === undefined) {
-    const names = served.map(({ name }) => name).join(", ");
-    throw new UserError(`--triton-model must be one of ${names}, got '${given}'`);
-  }
-  const name = `${model.name} of ${url}`;
-  return {
-    name,
-    batchSize: 8,
-    open: async () => {
-      const transport = openHttpTransport({ url });
-      return {
-        async embed(inputs, batchSize) {
-          const vectors: Float32Array[] = [];
-          for (let first = 0; first < inputs.length; first += batchSize) {
-            const batch = inputs.slice(first, first + batchSize);
-            const [output] = await transport.infer(model.name, [model.tensorOf(spec, batch)], {
-              timeoutMs: tritonTimeoutMs,
-            });
-            if (output?.dataType !== "FP32" || output.shape[0] !== batch.length) {
-              throw new Error(`${name}: must return FP32 values for each ${modality}`);
-            }
-            vectors.push(...rowsOf(output.data, batch.length));
-          }
-          return vectors;
-        },
-        close: () => transport.close(),
-      };
-    },
-  };
 }
 
 /** Human-readable report. */

@@ -1,26 +1,20 @@
-import { basename, resolve } from "node:path";
+import { resolve } from "node:path";
 import { type Command, Option } from "commander";
 import type { Interrupt } from "../../artefact/interrupt.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { exportArchitectures } from "../../contract/models/trained-weights.ts";
 import { UserError } from "../../contract/user-error.ts";
 import {
-  type Exported,
+  type ExportedTower,
+  exportTower,
   limit,
   percent,
-  runExport,
-  withExportInputs,
-} from "../../model-tools/convert/run-export.ts";
-import type { TowerFile } from "../../model-tools/fetch/pull.ts";
+} from "../../model-tools/convert/export-tower.ts";
 import { placeTokenizer } from "../../model-tools/fetch/tokenizer-file.ts";
 import { towerFiles } from "../../model-tools/fetch/tower-files.ts";
-import { type ModelInfo, sha256Of } from "../../model-tools/files/model-info.ts";
-import { draftModelFile, publishFile, sizeOf } from "../../model-tools/files/publish-file.ts";
-import { displayPath, ofFiles } from "../../model-tools/files/user-errors.ts";
+import { displayPath } from "../../model-tools/files/user-errors.ts";
 import { type ModelProfile, modelProfiles } from "../../model-tools/generate/architectures.ts";
 import { defaultSeed } from "../../model-tools/generate/generate.ts";
-import { structureOf } from "../../model-tools/graph/model-structure.ts";
-import { readOnnx } from "../../model-tools/onnx/reader.ts";
 import {
   ensurePython,
   type PytorchSource,
@@ -109,11 +103,6 @@ Examples:
     });
 }
 
-interface ExportedTower extends TowerFile {
-  readonly info: ModelInfo;
-  readonly exported: Exported;
-}
-
 async function exportModel(
   name: string | undefined,
   args: ExportArguments,
@@ -136,54 +125,12 @@ async function exportModel(
     await placeTokenizer(spec, text.file, { checkpoint, env: process.env, signal, onProgress });
   }
   const written: ExportedTower[] = [];
+  const options = { architecture, python, weights: weightOptions(args), profile: args.profile };
+  const images = args.images === undefined ? undefined : resolve(args.images);
   for (const tower of towers) {
-    written.push(await exportTower(spec, tower, { ...args, architecture, python, signal }));
+    written.push(await exportTower(spec, tower, { ...options, images, onProgress, signal }));
   }
   report(args, written);
-}
-
-interface Run extends ExportArguments {
-  readonly architecture: string;
-  readonly python: string;
-  readonly signal: AbortSignal;
-}
-
-async function exportTower(spec: ModelSpec, tower: TowerFile, run: Run): Promise<ExportedTower> {
-  const { modality, file } = tower;
-  const { architecture, images, python, signal } = run;
-  const draft = await draftModelFile(file).catch((error: NodeJS.ErrnoException) => {
-    throw new UserError(`--output ${displayPath(file)} cannot be written: ${error.code}`, {
-      cause: error,
-    });
-  });
-  try {
-    const folder = images === undefined ? undefined : resolve(images);
-    const exported = await withExportInputs(spec, modality, folder, (inputs) => {
-      const options = [...inputs, "--architecture", architecture];
-      const onProgress = (line: string) => console.error(line);
-      return runExport(python, argumentsOf(run, options, draft.path), onProgress, signal);
-    });
-    const graph = await ofFiles((async () => readOnnx(draft.path))());
-    const { misfits } = structureOf(spec, modality, graph);
-    if (misfits.length > 0) {
-      throw new Error(`the exported file does not fit ${spec.name}: ${misfits.join("; ")}`);
-    }
-    const info: ModelInfo = {
-      schema: 1,
-      sha256: await sha256Of(draft.path),
-      bytes: (await sizeOf(draft.path)) ?? 0,
-      source: "exported",
-      weights: exported.weights,
-      model: spec.name,
-      seed: exported.seed ?? undefined,
-      architecture: exported.profile === "tiny" ? "tiny" : basename(architecture, ".json"),
-      opset: exported.opset,
-    };
-    await publishFile(draft.path, file, info);
-    return { ...tower, info, exported };
-  } finally {
-    await draft.discard();
-  }
 }
 
 /** @throws {UserError} */
@@ -219,19 +166,11 @@ function architectureFor({ name }: ModelSpec, { architecture }: ExportArguments)
   );
 }
 
-function argumentsOf(
-  args: ExportArguments,
-  inputs: readonly string[],
-  output: string,
-): readonly string[] {
-  const weights = args.randomWeights
-    ? ["--random-weights", "--seed", String(args.seed)]
-    : args.weights !== undefined
-      ? ["--weights", resolve(args.weights)]
-      : args.pretrained === undefined
-        ? []
-        : ["--pretrained", args.pretrained];
-  return [...weights, "--profile", args.profile, ...inputs, "--output", output];
+/** Options of the program that select the weights. */
+function weightOptions(args: ExportArguments): readonly string[] {
+  if (args.randomWeights) return ["--random-weights", "--seed", String(args.seed)];
+  if (args.weights !== undefined) return ["--weights", resolve(args.weights)];
+  return args.pretrained === undefined ? [] : ["--pretrained", args.pretrained];
 }
 
 function report(args: ExportArguments, towers: readonly ExportedTower[]): void {

@@ -68,9 +68,13 @@ type DirectParameters = Omit<
 export function directParameters(published: Published, peaks: Peaks): DirectParameters {
   const figure = (...names: readonly string[]) =>
     publishedValue(published, available(published, ...names));
-  const firstImageMs = (scope: Scope) =>
+  /** Compute times of one image by `gpu/backend`, or by `file/backend` for one published setting alone. */
+  const firstImageMs = (scope: "gpu" | "setting") =>
     Object.fromEntries(
-      computeFigures(published, scope).map(({ key, name }) => [key, figure(name)]),
+      figuresOf(published, `${scope}-compute`).map(({ file, figure: { load }, name }) => {
+        const backend: Backend = load?.endpoint.startsWith("trt") ? "tensorrt" : "onnxruntime";
+        return [`${scope === "gpu" ? file.setting.gpu : file.id}/${backend}`, figure(name)];
+      }),
     );
   const small = publishedFigure(published, "clipstack-decoding/small");
   const large = publishedFigure(published, "clipstack-decoding/large");
@@ -132,22 +136,4 @@ function ingestPerCore(figure: (id: string) => number): IngestPerCore {
     scaling: Math.min(1, 1 - growth),
     measuredCores: 2,
   };
-}
-
-/** Scope of a compute time: a GPU, or only one published setting. */
-type Scope = "gpu" | "setting";
-
-/** Published compute time of one image. */
-interface ComputeFigure {
-  /** `gpu/backend` or `file/backend`. */
-  readonly key: string;
-  /** `file/id` */
-  readonly name: string;
-}
-
-export function computeFigures(published: Published, scope: Scope): readonly ComputeFigure[] {
-  return figuresOf(published, `${scope}-compute`).map(({ file, figure, name }) => {
-    const backend: Backend = figure.load?.endpoint.startsWith("trt") ? "tensorrt" : "onnxruntime";
-    return { key: `${scope === "gpu" ? file.setting.gpu : file.id}/${backend}`, name };
-  });
 }

@@ -5,7 +5,6 @@ import { formatPercent } from "../../report/document/number-format.ts";
 import { type CheckRow, type CheckSummary, explainedError, type Role, roles } from "./check.ts";
 import { coverage, errorFactors, type HeldOutRow } from "./cross-validation.ts";
 import type { ProfilePoint } from "./identifiability.ts";
-import type { Parameter } from "./parameter-list.ts";
 
 /** Text output of `npm run lab -- calibrate`. Pure. */
 
@@ -96,17 +95,4 @@ export function crossValidationText(
     "",
     "The errors do not distinguish the two parameters: the published figures identify the sum of the times per image on the link and in one Triton, not its parts.",
   ].join("\n");
-}
-
-export function parametersText(parameters: readonly Parameter[]): string {
-  return textTable([
-    ["parameter", "value", "unit", "source", "meaning"],
-    ...parameters.map(({ name, value, unit, from, meaning }) => [
-      name,
-      formatNumber(value),
-      unit,
-      from.join(", "),
-      meaning,
-    ]),
-  ]);
 }

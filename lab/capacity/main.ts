@@ -1,9 +1,8 @@
 import { parseArgs } from "node:util";
-import { checkText, crossValidationText, parametersText } from "./calibration-text.ts";
+import { checkText, crossValidationText } from "./calibration-text.ts";
 import { checkPublished, summarize } from "./check.ts";
 import { leaveOneOut } from "./cross-validation.ts";
 import { ingestProfile } from "./identifiability.ts";
-import { parameterList } from "./parameter-list.ts";
 import { publishedFacts } from "./table.ts";
 
 const { values, positionals } = parseArgs({
@@ -26,8 +25,7 @@ const reports: Readonly<Record<string, () => { readonly text: string; readonly j
     return { text: crossValidationText(rows, profile), json: { rows, profile } };
   },
   parameters() {
-    const parameters = parameterList(facts.published, facts.parameters);
-    return { text: parametersText(parameters), json: { parameters } };
+    return { text: JSON.stringify(facts.parameters, null, 2), json: facts.parameters };
   },
 };
 
@@ -37,7 +35,7 @@ if (values.help || run === undefined) {
 
 Calibrates the model of clipstack capacity with the figures in lab/published: compares it with every figure (check, the default;
 exit code 1 if it does not reproduce one that sets a parameter), predicts each setting by a model calibrated without it
-(cross-validate), or lists the parameters with their sources. npm run render writes the result to bench/capacity/parameters.json.`);
+(cross-validate), or prints the parameters as JSON. npm run render writes the result to bench/capacity/parameters.json.`);
   process.exitCode = values.help ? 0 : 2;
 } else {
   const { text, json } = run();

@@ -1,6 +1,6 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { execa } from "execa";
@@ -12,8 +12,13 @@ import { UserError } from "../../contract/user-error.ts";
 import { imageTensor } from "../../inference/preprocess/image-tensor.ts";
 import { tokenTensor } from "../../inference/session/token-tensor.ts";
 import { sampleTokenIds } from "../check/token-samples.ts";
-import { ofFiles } from "../files/user-errors.ts";
-import { modelProfiles } from "../generate/architectures.ts";
+import type { TowerFile } from "../fetch/pull.ts";
+import { type ModelInfo, sha256Of } from "../files/model-info.ts";
+import { draftModelFile, publishFile, sizeOf } from "../files/publish-file.ts";
+import { displayPath, ofFiles } from "../files/user-errors.ts";
+import { type ModelProfile, modelProfiles } from "../generate/architectures.ts";
+import { structureOf } from "../graph/model-structure.ts";
+import { readOnnx } from "../onnx/reader.ts";
 import { readPhotos } from "./optimise.ts";
 
 /** Runs `model-tools/python/export/export.py`. */
@@ -30,7 +35,7 @@ const textCount = 32;
  *
  * @param images - Folder of images. @default the sample images
  */
-export async function withExportInputs<Result>(
+async function withExportInputs<Result>(
   spec: ModelSpec,
   modality: Modality,
   images: string | undefined,
@@ -58,6 +63,70 @@ async function inputsOf(
     return tokenTensor(tower, sampleTokenIds(tower.input, textCount)) as NumericTensor;
   }
   return imageTensor(await ofFiles(readPhotos(spec, images)), imageTowerOf(spec));
+}
+
+export interface ExportOptions {
+  /** Architecture in open_clip, or a file with its configuration. */
+  readonly architecture: string;
+  /** Options of the program that select the weights. */
+  readonly weights: readonly string[];
+  readonly profile: ModelProfile;
+  /** Folder of images on which the file is compared. @default the sample images */
+  readonly images: string | undefined;
+  readonly python: string;
+  readonly onProgress: (line: string) => void;
+  readonly signal: AbortSignal;
+}
+
+export interface ExportedTower extends TowerFile {
+  readonly info: ModelInfo;
+  readonly exported: Exported;
+}
+
+/**
+ * Exports a tower to an ONNX file. An existing file is kept until the new one agrees with PyTorch.
+ *
+ * @throws {UserError} if the program cannot be run or reports an error
+ * @throws {Error} if the file differs from PyTorch or does not fit the model
+ */
+export async function exportTower(
+  spec: ModelSpec,
+  tower: TowerFile,
+  { architecture, weights, profile, images, python, onProgress, signal }: ExportOptions,
+): Promise<ExportedTower> {
+  const { modality, file } = tower;
+  const draft = await draftModelFile(file).catch((error: NodeJS.ErrnoException) => {
+    throw new UserError(`--output ${displayPath(file)} cannot be written: ${error.code}`, {
+      cause: error,
+    });
+  });
+  try {
+    const exported = await withExportInputs(spec, modality, images, (inputs) => {
+      const options = ["--profile", profile, ...inputs, "--architecture", architecture];
+      const args = [...weights, ...options, "--output", draft.path];
+      return runExport(python, args, onProgress, signal);
+    });
+    const graph = await ofFiles((async () => readOnnx(draft.path))());
+    const { misfits } = structureOf(spec, modality, graph);
+    if (misfits.length > 0) {
+      throw new Error(`the exported file does not fit ${spec.name}: ${misfits.join("; ")}`);
+    }
+    const info: ModelInfo = {
+      schema: 1,
+      sha256: await sha256Of(draft.path),
+      bytes: (await sizeOf(draft.path)) ?? 0,
+      source: "exported",
+      weights: exported.weights,
+      model: spec.name,
+      seed: exported.seed ?? undefined,
+      architecture: exported.profile === "tiny" ? "tiny" : basename(architecture, ".json"),
+      opset: exported.opset,
+    };
+    await publishFile(draft.path, file, info);
+    return { ...tower, info, exported };
+  } finally {
+    await draft.discard();
+  }
 }
 
 const exportedSchema = z.object({
@@ -92,7 +161,7 @@ export type Exported = z.infer<typeof exportedSchema>;
  * @throws {UserError} if the program cannot be run or reports an error
  * @throws {Error} if the file differs from PyTorch
  */
-export async function runExport(
+async function runExport(
   python: string,
   args: readonly string[],
   onProgress: (line: string) => void,
@@ -127,7 +196,7 @@ export async function runExport(
 }
 
 /** Parses the output of `export.py`; unexpected output counts as a failed comparison. */
-export function parseExported(stdout: string): Exported {
+function parseExported(stdout: string): Exported {
   let value: unknown;
   try {
     value = JSON.parse(stdout.trim().split("\n").at(-1) ?? "");
