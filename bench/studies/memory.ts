@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { residentMB } from "../../target/load/cpu-use.ts";
+import { residentMB } from "../../target/readings/process-stat.ts";
 import type { StudyResult } from "../record/study-result.ts";
 
 export type ServiceMemory = Extract<StudyResult, { readonly study: "memory" }>["services"][number];

@@ -17,7 +17,7 @@ import { DedupeError } from "../../examples/photo-dedupe/dedupe-error.ts";
 import { readSidecar } from "../../model-tools/files/model-info.ts";
 import { selectModel } from "../../model-tools/files/prepared-file.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
-import { runMain } from "../../target/load/run-main.ts";
+import { runMain } from "../load/run-main.ts";
 import { type EvaluatedIndex, printComparison } from "./demo-comparison.ts";
 import { makePhotos } from "./make-photos.ts";
 

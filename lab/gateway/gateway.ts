@@ -11,8 +11,7 @@ import { embedPaths } from "../../contract/embed-api.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { othersShare, ownGroup, readCpu } from "../../target/load/cpu-use.ts";
-import { runCommand, withService } from "../../target/load/run-process.ts";
+import { runCommand, withService } from "../load/run-process.ts";
 import {
   baselineFacts,
   type Comparison,
@@ -22,6 +21,7 @@ import {
   imagesOf,
   prepareBaseline,
 } from "../rounds/comparison.ts";
+import { othersShare, ownGroup, readCpu } from "../rounds/cpu-use.ts";
 import {
   baselineProcess,
   measureService,

@@ -8,9 +8,9 @@ import { runProgram } from "../../cli/shared/run-program.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
 import { ensureOptimised } from "../../model-tools/convert/optimise.ts";
-import { runMain } from "../../target/load/run-main.ts";
 import { gpuUseArgs, parseGpuUse } from "../../target/readings/gpu-use.ts";
 import { describeMachine } from "../../target/readings/machine.ts";
+import { runMain } from "../load/run-main.ts";
 import {
   type EngineName,
   largeBatchSpec,

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { realTritonMissing, realTritonProgram } from "../../client/triton/test-real-triton.ts";
-import { runToEnd } from "../../target/load/run-process.ts";
 import { parsePublished } from "../capacity/published.ts";
+import { runToEnd } from "../load/run-process.ts";
 
 const script = fileURLToPath(new URL("./measure-ingest.ts", import.meta.url));
 

@@ -10,11 +10,11 @@ import { publishedModel } from "../../bench/capacity/service-times.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { imagePixels, normalisedImage } from "../../contract/model-shapes.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { parseProcessStat } from "../../target/load/cpu-use.ts";
-import { numberOption, runMain } from "../../target/load/run-main.ts";
+import { parseProcessStat } from "../../target/readings/process-stat.ts";
 import { median } from "../../target/stats/statistics.ts";
 import { publishedTower } from "../capacity/published.ts";
 import { pinned, runPerfAnalyzer } from "../load/baseline-generators.ts";
+import { numberOption, runMain } from "../load/run-main.ts";
 
 const help = `Usage: npm run lab -- ingest [options]
 

@@ -8,7 +8,6 @@ import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { elementCount } from "../../contract/tensor.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { numberOption, runMain } from "../../target/load/run-main.ts";
 import {
   type AgreeOptions,
   agreeTable,
@@ -18,6 +17,7 @@ import {
 } from "./agree.ts";
 import { heyVariable, pinned } from "./baseline-generators.ts";
 import { startNullHttpServer } from "./null-server.ts";
+import { numberOption, runMain } from "./run-main.ts";
 
 const tritonVariable = "CLIPSTACK_REAL_TRITON";
 
@@ -98,7 +98,7 @@ await runMain(async (signal) => {
 
 async function compareWithPerfAnalyzer(home: string, options: AgreeOptions) {
   // the module locates tritonserver on import
-  const { startSleepingTriton } = await import("../../target/load/test-sleeping-triton.ts");
+  const { startSleepingTriton } = await import("./test-sleeping-triton.ts");
   const { url: http, grpcTarget: grpc, stop } = await startSleepingTriton(sleepMs);
   try {
     const perfAnalyzer = join(home, "bin", "perf_analyzer");

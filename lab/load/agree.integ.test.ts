@@ -1,9 +1,9 @@
 import { afterEach, expect, test } from "vitest";
 import { realTritonMissing, realTritonProgram } from "../../client/triton/test-real-triton.ts";
-import { hey, heyMissing } from "../../target/load/test-hey.ts";
-import { startSleepingTriton } from "../../target/load/test-sleeping-triton.ts";
 import { type AgreeOptions, agreeTable, compareWithBaselines, medianRatio } from "./agree.ts";
 import { startNullHttpServer } from "./null-server.ts";
+import { hey, heyMissing } from "./test-hey.ts";
+import { startSleepingTriton } from "./test-sleeping-triton.ts";
 
 /** Smoke test with wide tolerances; `npm run lab -- generator` compares precisely. */
 

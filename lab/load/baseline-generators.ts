@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parsePerfAnalyzer } from "../../bench/report/import-perf-analyzer.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { runToEnd } from "../../target/load/run-process.ts";
 import type { PreparedRequests } from "../../target/requests/prepared-requests.ts";
+import { runToEnd } from "./run-process.ts";
 
 /** Load generators used as baselines: hey and NVIDIA's perf_analyzer. */
 

@@ -5,9 +5,9 @@ import { fileURLToPath } from "node:url";
 import { serialize } from "node:v8";
 import { endWithParent } from "../../artefact/child-process.ts";
 import type { MeasuredLoad, MeasureOptions } from "../../target/load/measured-load.ts";
-import { runCommand } from "../../target/load/run-process.ts";
 import type { PreparedRequests } from "../../target/requests/prepared-requests.ts";
 import { type BaselineLoad, pinned } from "./baseline-generators.ts";
+import { runCommand } from "./run-process.ts";
 
 /** Input of `load-main.ts`. */
 export interface LoadFile {

@@ -4,9 +4,9 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { type ChannelsOption, withChannels } from "../../target/load/channels.ts";
 import { measureLoad } from "../../target/load/measure-load.ts";
-import { startSleepingTriton } from "../../target/load/test-sleeping-triton.ts";
 import { prepareRequests } from "../../target/requests/prepare.ts";
 import { startLinkProxy } from "./link-proxy.ts";
+import { startSleepingTriton } from "./test-sleeping-triton.ts";
 
 /** Link that 41.5 float32 images per second fill. */
 const link = { bandwidthMbps: 200, roundTripMs: 24 };

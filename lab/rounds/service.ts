@@ -2,16 +2,10 @@ import { fileURLToPath } from "node:url";
 import type { ChildOptions } from "../../artefact/child-process.ts";
 import { withLifeline } from "../../artefact/simulation.ts";
 import type { ServerEnvName } from "../../contract/server/server-env.ts";
-import {
-  type CpuReading,
-  groupCpuMs,
-  othersShare,
-  ownGroup,
-  readCpu,
-} from "../../target/load/cpu-use.ts";
 import { measureLoad } from "../../target/load/measure-load.ts";
 import type { MeasuredLoad, MeasureOptions } from "../../target/load/measured-load.ts";
 import type { PreparedRequests } from "../../target/requests/prepared-requests.ts";
+import { type CpuReading, groupCpuMs, othersShare, ownGroup, readCpu } from "./cpu-use.ts";
 import type { Run } from "./figures.ts";
 
 export interface Latency {

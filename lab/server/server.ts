@@ -7,15 +7,15 @@ import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { sessionOptions } from "../../inference/session/onnx-session.ts";
 import { modelInfo } from "../../model-tools/files/model-info.ts";
-import { othersShare, ownGroup, readCpu, residentMB } from "../../target/load/cpu-use.ts";
 import { measureLoad } from "../../target/load/measure-load.ts";
-import { runCommand, type Service, withService } from "../../target/load/run-process.ts";
 import { readMetrics } from "../../target/readings/instance-metrics.ts";
+import { residentMB } from "../../target/readings/process-stat.ts";
 import { type Metrics, metricSum } from "../../target/readings/prometheus.ts";
 import { embedBy } from "../../target/requests/embed-requests.ts";
 import { openHttpClient } from "../../target/requests/http-client.ts";
 import type { PreparedRequests } from "../../target/requests/prepared-requests.ts";
 import { cosine, median } from "../../target/stats/statistics.ts";
+import { runCommand, type Service, withService } from "../load/run-process.ts";
 import {
   baselineFacts,
   type Comparison,
@@ -26,6 +26,7 @@ import {
   type Prepared,
   prepareBaseline,
 } from "../rounds/comparison.ts";
+import { othersShare, ownGroup, readCpu } from "../rounds/cpu-use.ts";
 import {
   baselineProcess,
   latencyOf,

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { numberOption, runMain } from "../../target/load/run-main.ts";
+import { numberOption, runMain } from "../load/run-main.ts";
 import { fuzz, replay } from "./fuzz.ts";
 
 const usage = `npm run lab -- fuzz [--inputs N] [--seed N] [--concurrency N] [--replay FILE]

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { numberOption, runMain } from "../../target/load/run-main.ts";
+import { numberOption, runMain } from "../load/run-main.ts";
 import { drainedRequests, trialGateway } from "./gateway.ts";
 
 /** Maximum ratio of the gateway's resident memory at the end to that after two cycles. */

@@ -13,7 +13,7 @@ import { oipPaths } from "../../contract/oip-paths.ts";
 import type { ServerEnvName } from "../../contract/server/server-env.ts";
 import { ensureTinyModel } from "../../model-tools/generate/generate.ts";
 import { writeModelRepository } from "../../model-tools/repository/repository.ts";
-import { residentMB } from "../../target/load/cpu-use.ts";
+import { residentMB } from "../../target/readings/process-stat.ts";
 
 const main = fileURLToPath(new URL("../../inference-image/main.ts", import.meta.url));
 

@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 import { UserError } from "../../contract/user-error.ts";
-import { numberOption, runMain } from "../../target/load/run-main.ts";
+import { numberOption, runMain } from "../load/run-main.ts";
 import { soak } from "./soak.ts";
 
 /** Maximum ratio of the resident memory at the end to that after the warm-up. */

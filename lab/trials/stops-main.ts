@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { numberOption, runMain } from "../../target/load/run-main.ts";
+import { numberOption, runMain } from "../load/run-main.ts";
 import { stops } from "./stops.ts";
 
 const usage = `npm run lab -- stops [--stops N] [--parallel N] [--program FILE]

@@ -1,5 +1,5 @@
 import { ciScript } from "../../client/triton/test-python.ts";
-import { heyVariable } from "../../lab/load/baseline-generators.ts";
+import { heyVariable } from "./baseline-generators.ts";
 
 /** For tests: hey at `CLIPSTACK_HEY`, or built by `.ci/hey`. */
 const path = process.env[heyVariable];

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { groupCpuMs, machineTime, othersShare, parseProcessStat } from "./cpu-use.ts";
+import { parseProcessStat } from "../../target/readings/process-stat.ts";
+import { groupCpuMs, machineTime, othersShare } from "./cpu-use.ts";
 
 test("counts the CPU time of a process and its ended children", () => {
   const text =

@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
+import { processTime, tickMs } from "../../target/readings/process-stat.ts";
 
 /** Cumulative CPU time of the machine and of process groups, in milliseconds. Linux only. */
 export interface CpuReading {
@@ -9,9 +10,6 @@ export interface CpuReading {
   /** CPU time by process group, including ended children. */
   readonly groups: ReadonlyMap<number, number>;
 }
-
-/** Length of a clock tick in milliseconds; `sysconf(_SC_CLK_TCK)` is 100 on every Linux supported by Node. */
-const tickMs = 10;
 
 /** Reads `/proc`; `undefined` on systems without it. */
 export function readCpu(): CpuReading | undefined {
@@ -30,32 +28,12 @@ export function readCpu(): CpuReading | undefined {
   }
 }
 
-function processTime(pid: string): { group: number; cpuMs: number } | undefined {
-  try {
-    return parseProcessStat(readFileSync(`/proc/${pid}/stat`, "utf8"));
-  } catch {
-    // the process has ended
-    return undefined;
-  }
-}
-
 /** Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. */
 export function machineTime(text: string): { busyMs: number; totalMs: number } {
   const ticks = text.split("\n", 1)[0]!.trim().split(/\s+/).slice(1, 9).map(Number);
   const total = ticks.reduce((sum, value) => sum + value, 0);
   const idle = (ticks[3] ?? 0) + (ticks[4] ?? 0);
   return { busyMs: (total - idle) * tickMs, totalMs: total * tickMs };
-}
-
-/** Parses `/proc/<pid>/stat`. The process name is in parentheses and may contain any character. */
-export function parseProcessStat(text: string): { group: number; cpuMs: number } {
-  const fields = text
-    .slice(text.lastIndexOf(")") + 2)
-    .split(" ")
-    .map(Number);
-  // after the name: state, ppid, pgrp, …; utime, stime, cutime and cstime are the 12th to 15th
-  const ticks = fields.slice(11, 15).reduce((sum, value) => sum + value, 0);
-  return { group: fields[2] ?? 0, cpuMs: ticks * tickMs };
 }
 
 /** CPU time of a process group between two readings, in milliseconds. */
@@ -81,19 +59,4 @@ export function othersShare(
 /** Process group of this process. Includes the time of its children once they have ended. */
 export function ownGroup(): number {
   return processTime("self")?.group ?? 0;
-}
-
-/** Resident memory of a process group, in 10⁶ bytes; `undefined` on systems without `/proc`. */
-export function residentMB(group: number): number | undefined {
-  try {
-    let bytes = 0;
-    for (const name of readdirSync("/proc")) {
-      if (!/^\d+$/.test(name) || processTime(name)?.group !== group) continue;
-      const kib = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${name}/status`, "utf8"))?.[1];
-      bytes += Number(kib ?? 0) * 1024;
-    }
-    return bytes / 1e6;
-  } catch {
-    return undefined;
-  }
 }
