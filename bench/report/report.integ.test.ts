@@ -13,7 +13,6 @@ import { testBenchRecord, testSimulationRecord } from "./test-bench-record.ts";
 import {
   axeViolations,
   beforePrint,
-  clipboardText,
   hiddenRows,
   openAll,
   pageWidth,
@@ -88,7 +87,6 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
       colorScheme: options.dark === true ? "dark" : "light",
       javaScriptEnabled: options.script !== false,
       offline: true,
-      permissions: ["clipboard-read", "clipboard-write"],
     });
     try {
       const page = await context.newPage();
@@ -155,32 +153,13 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
     });
   });
 
-  test("sorting and copying work with the keyboard", async () => {
+  test("sorting works with the keyboard", async () => {
     await withPage({}, async (page) => {
       const table = page.locator("section[aria-labelledby=paths] .table");
       const heading = table.getByRole("columnheader", { name: "p95 ms" });
       await heading.getByRole("button").focus();
       await page.keyboard.press("Enter");
       expect(await heading.getAttribute("aria-sort")).toBe("ascending");
-      const copy = table.getByRole("button", { name: "Copy as TSV" });
-      await copy.focus();
-      await page.keyboard.press("Space");
-      await expect.poll(() => page.locator("#status").textContent()).toBe("Copied");
-      await page.keyboard.press("Tab");
-      const focused = page.locator("*:focus");
-      expect(await focused.textContent()).toBe("Copy as Markdown");
-    });
-  });
-
-  test("copies a table as TSV and as Markdown", async () => {
-    await withPage({}, async (page) => {
-      const table = page.locator("section[aria-labelledby=paths] .table");
-      const clipboard = () => page.evaluate<string>(clipboardText);
-      await table.getByRole("button", { name: "Copy as TSV" }).click();
-      await expect.poll(clipboard).toMatch(/^endpoint\tp50 ms\tp95 ms\t/);
-      expect((await clipboard()).split("\n")).toHaveLength(7);
-      await table.getByRole("button", { name: "Copy as Markdown" }).click();
-      await expect.poll(clipboard).toMatch(/^\| endpoint \| p50 ms \|.*\n\| --- \| --- \|/);
     });
   });
 
@@ -236,7 +215,6 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
       await page.emulateMedia({ media: "print" });
       await page.evaluate(beforePrint);
       expect(await page.evaluate<number>(hiddenRows)).toBe(0);
-      expect(await page.locator(".copy:visible").count()).toBe(0);
       const pdf = await page.pdf({ format: "A4" });
       expect(pdf.length).toBeGreaterThan(50_000);
     });

@@ -441,68 +441,33 @@ function testStudies(): BenchRecord["studies"] {
       study: "cold-start",
       environment,
       notes: ["The file system's cache was warm."],
-      starts: [
-        {
-          service: "embed",
-          round: 1,
-          liveMs: 310,
-          readyMs: 1_240,
-          firstRequestMs: 42,
-          warmRequestMs: 6.1,
-        },
-        {
-          service: "embed",
-          round: 2,
-          liveMs: 290,
-          readyMs: 1_180,
-          firstRequestMs: 39,
-          warmRequestMs: 6.2,
-        },
-        {
-          service: "triton-onnx",
-          round: 1,
-          liveMs: 2_900,
-          readyMs: 9_800,
-          firstRequestMs: 61,
-          warmRequestMs: 7.4,
-        },
-        {
-          service: "triton-trt",
-          round: 1,
-          liveMs: 3_000,
-          readyMs: 96_400,
-          firstRequestMs: 12,
-          warmRequestMs: 5.7,
-        },
-      ],
+      starts: (
+        [
+          ["embed", 1, 310, 1_240, 42, 6.1],
+          ["embed", 2, 290, 1_180, 39, 6.2],
+          ["triton-onnx", 1, 2_900, 9_800, 61, 7.4],
+          ["triton-trt", 1, 3_000, 96_400, 12, 5.7],
+        ] as const
+      ).map(([service, round, liveMs, readyMs, firstRequestMs, warmRequestMs]) => ({
+        ...{ service, round, liveMs, readyMs, firstRequestMs, warmRequestMs },
+      })),
     },
     {
       study: "memory",
       environment,
       notes: [],
-      services: [
-        {
-          service: "embed",
-          residentMiB: 480,
-          residentUnderLoadMiB: 655,
-          gpuMemoryMiB: 940,
-          gpuMemoryUnderLoadMiB: 1_120,
-        },
-        {
-          service: "triton-onnx",
-          residentMiB: 1_240,
-          residentUnderLoadMiB: 1_410,
-          gpuMemoryMiB: 1_060,
-          gpuMemoryUnderLoadMiB: 1_300,
-        },
-        {
-          service: "triton-trt",
-          residentMiB: 1_310,
-          residentUnderLoadMiB: 1_330,
-          gpuMemoryMiB: 610,
-          gpuMemoryUnderLoadMiB: 760,
-        },
-      ],
+      services: (
+        [
+          ["embed", 480, 655, 940, 1_120],
+          ["triton-onnx", 1_240, 1_410, 1_060, 1_300],
+          ["triton-trt", 1_310, 1_330, 610, 760],
+        ] as const
+      ).map(
+        ([service, residentMiB, residentUnderLoadMiB, gpuMemoryMiB, gpuMemoryUnderLoadMiB]) => ({
+          ...{ service, residentMiB, residentUnderLoadMiB },
+          ...{ gpuMemoryMiB, gpuMemoryUnderLoadMiB },
+        }),
+      ),
     },
     ...(["queue-delay", "scaling", "topology"] as const).map((study) => ({
       study,

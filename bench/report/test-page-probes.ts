@@ -55,8 +55,6 @@ export const poorContrast = `
   return [...found];
 })()`;
 
-export const clipboardText = "navigator.clipboard.readText()";
-
 export const beforePrint = `
 dispatchEvent(new Event("beforeprint"))`;
 

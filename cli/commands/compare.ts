@@ -121,11 +121,10 @@ export function registerCompare(program: Command): void {
     .addHelpText(
       "after",
       `
-Each ratio is the second record's figure divided by the first's, with a 95 % confidence interval from a seeded bootstrap of the
-measured windows (throughput) and histograms (percentiles). An endpoint fails if the entire interval over its loads is worse by
-more than --fail-over. A single load of an endpoint with several loads fails at twice that (at least 10 % more), because runs
+Each ratio is the second record's figure divided by the first's, with a 95 % confidence interval from the rounds of both
+(Welch's t). An endpoint fails if the entire interval over its loads is worse by more than --fail-over. A single load of an endpoint with several loads fails at twice that (at least 10 % more), because runs
 drift; below, it is listed as needing attention. The comparison also fails if only the second run failed, or if the second
-record lacks an endpoint or load (--allow-missing). Invalid and unstable loads are listed but not compared.
+record lacks an endpoint or load (--allow-missing). Invalid and drifting loads are listed but not compared.
 
 Examples:
   $ npx clipstack compare before.json after.json

@@ -1,6 +1,6 @@
 /**
- * Only script of a report: makes table headings sort buttons and adds copy buttons. The page is complete without it. Plain
- * JavaScript, because it is embedded unchanged.
+ * Only script of a report: makes table headings sort buttons. The page is complete without it. Plain JavaScript, because it is embedded
+ * unchanged.
  */
 export const pageScript = `
 "use strict";
@@ -31,30 +31,6 @@ function sort(table, column, heading) {
   body.append(...rows.map(({ row }) => row));
   announce("Sorted by " + heading.textContent.trim() + ", " + (descending ? "descending" : "ascending"));
 }
-const texts = (table) =>
-  [...table.rows].map((row) => [...row.cells].map((cell) => cell.textContent.trim().replace(/\\s+/g, " ")));
-const asTsv = (table) => texts(table).map((row) => row.join("\\t")).join("\\n");
-const asMarkdown = (table) => {
-  const line = (row) => "| " + row.map((text) => text.replace(/[\\\\|]/g, "\\\\$&")).join(" | ") + " |";
-  const [head, ...rows] = texts(table);
-  return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\\n");
-};
-async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    const area = document.createElement("textarea");
-    area.value = text;
-    area.setAttribute("aria-hidden", "true");
-    area.className = "reader";
-    document.body.append(area);
-    area.select();
-    const done = document.execCommand("copy");
-    area.remove();
-    return done;
-  }
-}
 for (const table of document.querySelectorAll("table.data")) {
   [...table.tHead.rows[0].cells].forEach((heading, column) => {
     const button = document.createElement("button");
@@ -63,23 +39,6 @@ for (const table of document.querySelectorAll("table.data")) {
     button.addEventListener("click", () => sort(table, column, heading));
     heading.append(button);
   });
-  const bar = document.createElement("div");
-  bar.className = "copy";
-  for (const [label, render] of [["Copy as TSV", asTsv], ["Copy as Markdown", asMarkdown]]) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = label;
-    button.addEventListener("click", async () => {
-      const focused = document.activeElement;
-      const done = await copy(render(table));
-      if (focused instanceof HTMLElement) focused.focus();
-      announce(done ? "Copied" : "Could not be copied: select the table");
-      button.textContent = done ? "Copied ✓" : "Not copied";
-      setTimeout(() => { button.textContent = label; }, 1500);
-    });
-    bar.append(button);
-  }
-  table.closest(".table").querySelector(".tablehead").append(bar);
 }
 addEventListener("beforeprint", () => {
   for (const folded of document.querySelectorAll("details:not([open])")) {

@@ -95,9 +95,6 @@ details .tablehead .caption { visibility: hidden; }
 .table { margin: 18px 0 8px; }
 .tablehead { display: flex; flex-wrap: wrap; justify-content: space-between; align-items: baseline; gap: 4px 16px; }
 .caption { font-weight: 600; font-size: 15px; margin: 0; }
-.copy { display: flex; gap: 4px; }
-.copy button { font: inherit; font-size: 13px; color: var(--soft); background: none; border: 1px solid transparent; border-radius: 5px; padding: 2px 8px; cursor: pointer; }
-.table:hover .copy button, .copy button:focus-visible { border-color: var(--line); color: var(--ink); }
 td.long, tbody th.long { white-space: pre-line; min-width: 20ch; overflow-wrap: anywhere; }
 pre { font-family: var(--mono); font-size: 13px; background: var(--surface); border: 1px solid var(--line); border-radius: 6px; padding: 8px 12px; white-space: pre-wrap; overflow-wrap: anywhere; margin: 6px 0; }
 .scroll { position: relative; ${scrollShadows("var(--page)")} }
@@ -203,7 +200,7 @@ svg .part.output { fill: var(--output); }
   .scroll { overflow: visible; background: none; }
   figure .wide { display: block; }
   figure .narrow { display: none; }
-  nav, .copy, .skip { display: none; }
+  nav, .skip { display: none; }
   details::details-content { content-visibility: visible; height: auto; }
 }
 `;
