@@ -15,6 +15,7 @@ import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { stabilityOf } from "../stats/drift.ts";
 import type { BenchContext, LoadPointOptions } from "./bench-events.ts";
 import type { MeasuredEndpoint } from "./choose-endpoints.ts";
+import { addRound } from "./merge-rounds.ts";
 
 /** Server counters at the boundary of a window. */
 interface Reading {
@@ -124,6 +125,32 @@ export async function tryCounters(
   } finally {
     await http.close();
   }
+}
+
+/**
+ * Measures a load point once and adds it to a record.
+ *
+ * @returns Why it could not be measured, in one line.
+ * @throws the reason of the context's signal, after an interrupt
+ */
+export async function recordLoadPoint(
+  context: BenchContext,
+  record: BenchRecord,
+  { target, endpoint }: MeasuredEndpoint,
+  options: LoadPointOptions,
+): Promise<string | undefined> {
+  context.signal.throwIfAborted();
+  try {
+    const measured = await measureLoadPoint(context, target, endpoint, options);
+    const point = addRound(record.loadPoints, measured);
+    const isLast = (options.round ?? 1) >= context.settings.rounds;
+    context.onEvent({ kind: isLast ? "point" : "round", point });
+  } catch (error) {
+    context.signal.throwIfAborted();
+    return reason(error);
+  }
+  context.signal.throwIfAborted();
+  return undefined;
 }
 
 /** Id of a load point: `onnx-http b8 c4`, `embed-http b1 50/s poisson`, `onnx-grpc b1 c4 shared, queue 500 us`. */

@@ -11,7 +11,7 @@ import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import type { SimulatedSource } from "../../target/open/simulation.ts";
-import { readBenchImages } from "../../target/reference/bench-images.ts";
+import { readImages } from "../../target/reference/read-images.ts";
 import { makeReference, readSamples } from "../../target/reference/reference.ts";
 import { verdictOf } from "../report/verdict.ts";
 import { defaultSettings, runBench } from "./bench-run.ts";
@@ -46,7 +46,7 @@ async function environment(name: string): Promise<SimulatedSource> {
 }
 
 async function benchIdentical() {
-  const items = (await readBenchImages(samples, prepare, input)).slice(0, 3);
+  const items = (await readImages(samples, prepare, input)).slice(0, 3);
   const settings = {
     ...defaultSettings,
     ...{ endpoints: [], rounds: 5, windowSeconds: 0.3, warmupSeconds: 0.3 },

@@ -17,7 +17,7 @@ import { ensureOptimised } from "../../model-tools/convert/optimise.ts";
 import { generateModel } from "../../model-tools/generate/generate.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import type { SimulatedSource } from "../../target/open/simulation.ts";
-import { readBenchImages } from "../../target/reference/bench-images.ts";
+import { readImages } from "../../target/reference/read-images.ts";
 import { makeReference, readSamples } from "../../target/reference/reference.ts";
 import type { TargetEndpoint } from "../../target/requests/target-endpoint.ts";
 import type { TargetSource } from "../../target/target.ts";
@@ -100,9 +100,10 @@ async function begin(
   changes: RunChanges = {},
 ): Promise<Run & { readonly done: Promise<void> }> {
   const events: BenchEvent[] = [];
-  const images = (
-    await readBenchImages(samples, prepare, imageTowerOf(openclipVitB32).input)
-  ).slice(0, 3);
+  const images = (await readImages(samples, prepare, imageTowerOf(openclipVitB32).input)).slice(
+    0,
+    3,
+  );
   const settings = {
     ...defaultSettings,
     endpoints: [],

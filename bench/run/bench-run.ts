@@ -5,7 +5,6 @@ import type { LoadShape } from "../../contract/load-shape.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { OpenTarget } from "../../target/open/open-target.ts";
 import type { ReferenceItem } from "../../target/reference/reference.ts";
-import { reason } from "../../target/requests/http-client.ts";
 import type { TargetEndpoint } from "../../target/requests/target-endpoint.ts";
 import { p99MinimumSamples } from "../../target/stats/statistics.ts";
 import { openTarget, type TargetSource } from "../../target/target.ts";
@@ -18,11 +17,10 @@ import {
 } from "../measure/choose-endpoints.ts";
 import {
   loadPointId,
-  measureLoadPoint,
   noteOnce,
+  recordLoadPoint,
   tryCounters,
 } from "../measure/measure-load-point.ts";
-import { addRound } from "../measure/merge-rounds.ts";
 import { shuffled } from "../measure/shuffled.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { type SloSubject, searchSlos } from "../slo/run-slo.ts";
@@ -167,24 +165,16 @@ async function measureCell(
   position: Pick<LoadPointOptions, "round" | "position">,
   { failed }: SourceState,
 ): Promise<void> {
-  const { target, endpoint, options } = cell;
-  const { environment } = target;
   const key = cellKey(cell);
   if (failed.has(key)) return;
   context.signal.throwIfAborted();
-  const id = loadPointId(endpoint, options);
-  context.onEvent({ kind: "phase", environment, text: id });
-  try {
-    const measured = await measureLoadPoint(context, target, endpoint, { ...options, ...position });
-    const point = addRound(record.loadPoints, measured);
-    const isLast = position.round === context.settings.rounds;
-    context.onEvent({ kind: isLast ? "point" : "round", point });
-  } catch (error) {
-    context.signal.throwIfAborted();
-    record.failures.push(`${id}: ${reason(error)}`);
-    failed.add(key);
-  }
-  context.signal.throwIfAborted();
+  const id = loadPointId(cell.endpoint, cell.options);
+  context.onEvent({ kind: "phase", environment: cell.target.environment, text: id });
+  const options = { ...cell.options, ...position };
+  const failure = await recordLoadPoint(context, record, cell, options);
+  if (failure === undefined) return;
+  record.failures.push(`${id}: ${failure}`);
+  failed.add(key);
 }
 
 /** Endpoint and batch size of each cell, without its load. */

@@ -2,7 +2,6 @@ import { benchEndpointName } from "../../contract/bench-endpoint.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { OpenTarget } from "../../target/open/open-target.ts";
 import type { ReferenceItem } from "../../target/reference/reference.ts";
-import { reason } from "../../target/requests/http-client.ts";
 import { openTarget, type TargetSource } from "../../target/target.ts";
 import type { BenchContext } from "../measure/bench-events.ts";
 import type { MeasuredEndpoint } from "../measure/choose-endpoints.ts";
@@ -11,8 +10,7 @@ import {
   gateParity,
   type RequestedEndpoint,
 } from "../measure/choose-endpoints.ts";
-import { measureLoadPoint, noteOnce, tryCounters } from "../measure/measure-load-point.ts";
-import { addRound } from "../measure/merge-rounds.ts";
+import { noteOnce, recordLoadPoint, tryCounters } from "../measure/measure-load-point.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
 import type { StudyId } from "../record/study-result.ts";
 import { addSubject } from "../run/compose-record.ts";
@@ -126,26 +124,16 @@ function createRun(
     round,
     endpoints,
     model: record.subject.model,
-    async measure(study, { target, endpoint }, options) {
+    async measure(study, measured, options) {
       context.signal.throwIfAborted();
-      context.onEvent({
-        kind: "phase",
-        environment,
-        text: `${study}: ${benchEndpointName(endpoint)}`,
-      });
+      const name = benchEndpointName(measured.endpoint);
+      context.onEvent({ kind: "phase", environment, text: `${study}: ${name}` });
       const pointOptions = { readGpus: open.readGpus, onNote, round, ...options, study };
-      try {
-        const measured = await measureLoadPoint(context, target, endpoint, pointOptions);
-        const point = addRound(record.loadPoints, measured);
-        const isLast = round >= context.settings.rounds;
-        context.onEvent({ kind: isLast ? "point" : "round", point });
-      } catch (error) {
-        context.signal.throwIfAborted();
-        record.failures.push(
-          `${study} of ${environment}: ${benchEndpointName(endpoint)}, batch ${options.batch}: ${reason(error)}`,
-        );
-      }
-      context.signal.throwIfAborted();
+      const failure = await recordLoadPoint(context, record, measured, pointOptions);
+      if (failure === undefined) return;
+      record.failures.push(
+        `${study} of ${environment}: ${name}, batch ${options.batch}: ${failure}`,
+      );
     },
     fail(line) {
       record.failures.push(line);

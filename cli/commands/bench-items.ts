@@ -6,8 +6,8 @@ import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
-import { readBenchImages } from "../../target/reference/bench-images.ts";
-import { readBenchTexts, tokenizedTexts } from "../../target/reference/bench-texts.ts";
+import { readImages } from "../../target/reference/read-images.ts";
+import { readTexts, tokenizedTexts } from "../../target/reference/read-texts.ts";
 import {
   makeReference,
   type Preprocess,
@@ -48,7 +48,7 @@ export async function readBenchItems(
   if (texts !== undefined) throw new UserError("--texts requires --modality text");
   const folder = resolve(images ?? join(project, "model-tools/samples"));
   onPhase("read the images");
-  const items = await readBenchImages(folder, preprocessImage, imageTowerOf(spec).input);
+  const items = await readImages(folder, preprocessImage, imageTowerOf(spec).input);
   const samples = readSamples(folder, sampleLimit);
   onPhase(`reference embeddings of ${samples.length} images`);
   const reference = await makeReference(samples, { spec, file }, preprocessImage);
@@ -65,7 +65,7 @@ async function textItems(
   file: string | undefined,
   onPhase: (text: string) => void,
 ): Promise<BenchItems> {
-  const texts = file === undefined ? sampleTexts : readBenchTexts(file);
+  const texts = file === undefined ? sampleTexts : readTexts(file);
   const items = await tokenizedTexts(model, texts);
   const compared = items.slice(0, sampleLimit);
   onPhase(`reference embeddings of ${compared.length} texts`);

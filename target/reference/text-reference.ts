@@ -2,7 +2,7 @@ import { dirname, join } from "node:path";
 import { textTowerOf } from "../../contract/model-shapes.ts";
 import { openLocalTextEmbedder } from "../../inference/session/local-embedder.ts";
 import type { LoadText } from "../requests/load-items.ts";
-import { tokenizedTexts } from "./bench-texts.ts";
+import { tokenizedTexts } from "./read-texts.ts";
 import type { ReferenceModel } from "./reference.ts";
 
 /** Text with its local embedding. */

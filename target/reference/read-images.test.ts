@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { readBenchImages } from "./bench-images.ts";
+import { readImages } from "./read-images.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-bench-images-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -30,7 +30,7 @@ test("the images of a folder are read in name order, ignoring other files", asyn
     "notes.txt": "x",
     "c.png": "image",
   });
-  const images = await readBenchImages(made, preprocess, input);
+  const images = await readImages(made, preprocess, input);
   expect(images.map(({ name, contentType }) => [name, contentType])).toEqual([
     ["a.webp", "image/webp"],
     ["b.JPG", "image/jpeg"],
@@ -41,20 +41,20 @@ test("the images of a folder are read in name order, ignoring other files", asyn
 test("at most 64 images are read", async () => {
   const names = Array.from({ length: 70 }, (_, i) => `${100 + i}.jpg`);
   const made = folderOf(Object.fromEntries(names.map((name) => [name, "image"])));
-  const images = await readBenchImages(made, preprocess, input);
+  const images = await readImages(made, preprocess, input);
   expect(images.map(({ name }) => name)).toEqual(names.slice(0, 64));
 });
 
 test("an invalid image file is rejected by name", async () => {
   const made = folderOf({ "a.jpg": "image", "b.jpg": "text" });
-  await expect(readBenchImages(made, preprocess, input)).rejects.toThrow(
+  await expect(readImages(made, preprocess, input)).rejects.toThrow(
     `--images: ${join(made, "b.jpg")} is not an image`,
   );
 });
 
 test("an unreadable folder is rejected", async () => {
   const missing = join(folder, "missing");
-  await expect(readBenchImages(missing, preprocess, input)).rejects.toThrow(
+  await expect(readImages(missing, preprocess, input)).rejects.toThrow(
     `--images: ${missing} does not exist`,
   );
 });

@@ -15,7 +15,7 @@ const maxFileBytes = 32 * 1024 * 1024;
  *
  * @throws {UserError} if the folder has no image or one cannot be read.
  */
-export async function readBenchImages(
+export async function readImages(
   folder: string,
   preprocess: Preprocess,
   input: ImageInput,

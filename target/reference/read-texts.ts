@@ -17,7 +17,7 @@ const maxTexts = 64;
  *
  * @throws {UserError} if it cannot be read, or has no text or too long a text
  */
-export function readBenchTexts(file: string): readonly string[] {
+export function readTexts(file: string): readonly string[] {
   let content: string;
   try {
     content = readFileSync(file, "utf8");
