@@ -50,7 +50,7 @@ export interface StartableService {
   readonly role: ServerRole;
   /** `http://host:port`. */
   readonly url: string;
-  /** Model of the requests, and its name at a Triton. */
+  /** Model of the requests, and its name at a Triton server. */
   readonly spec: ModelSpec;
   readonly model: string;
   /** Bearer token of the service. */
@@ -90,7 +90,7 @@ const paths = {
 
 /**
  * Measures the start of each simulated service, one after another, in rounds. A Deployment has one replica, and a gateway
- * starts after its Tritons.
+ * starts after its Triton servers.
  *
  * @throws {UserError} one line, if a service does not start.
  */

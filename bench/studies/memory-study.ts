@@ -21,7 +21,7 @@ const loadConcurrency = 4;
 
 const notes = [
   "Idle memory is read before the first request of this run; deployed services may have processed earlier requests.",
-  "Memory of a gateway includes the Tritons behind it if they run on this machine.",
+  "Memory of a gateway includes the Triton servers behind it if they run on this machine.",
 ];
 const allGpus = "all GPUs, including other processes";
 

@@ -29,7 +29,7 @@ export const queueDelayStudy: EnvironmentStudy = {
 /**
  * Measures each queue delay with each number of clients, then restores the model, also after an interrupt.
  *
- * @throws {UserError} if a Triton does not allow model control
+ * @throws {UserError} if a Triton server does not allow model control
  */
 export async function measureQueueDelays(run: StudyRun): Promise<void> {
   // one endpoint per model: all of its endpoints share a queue

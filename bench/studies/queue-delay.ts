@@ -45,7 +45,7 @@ type ModelConfig = z.infer<typeof modelConfig>;
 const noControl = /load \/ unload is not allowed/;
 
 /**
- * Opens the model control of one model of one Triton. Reloads the model without a change, to check that control is allowed.
+ * Opens the model control of one model of one Triton server. Reloads the model without a change, to check that control is allowed.
  *
  * @param url - `http://host:port`.
  * @param options.header - Header that the model control API requires.

@@ -122,7 +122,7 @@ export function isSelected(
 }
 
 /**
- * Header that the model control API of a Triton requires.
+ * Header that the model control API of a Triton server requires.
  *
  * @param command - Command of its container.
  */
@@ -163,7 +163,7 @@ function nameAndVersion(text: string | undefined): { name: string; version: stri
   return { name: name ?? "unknown", version: version ?? "unknown" };
 }
 
-/** Payload formats that a server accepts; a Triton is queried for the models of the other formats of images. */
+/** Payload formats that a server accepts; a Triton server is queried for the models of the other formats of images. */
 async function payloadsOf(
   service: TargetService,
   target: EndpointTarget,

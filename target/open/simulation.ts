@@ -152,7 +152,7 @@ function requireStarted(instances: readonly RunningInstance[]): void {
   if (failed.length > 0) throw new UserError(failed.join("\n"));
 }
 
-/** The part of a plan that the endpoints need: the services that offer them, and the Tritons behind those. */
+/** The part of a plan that the endpoints need: the services that offer them, and the Triton servers behind those. */
 function selectNeeded(
   plan: SimulationPlan,
   endpoints: readonly EndpointName[] | undefined,

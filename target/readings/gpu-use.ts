@@ -135,7 +135,7 @@ export function startGpuSampler(
   const samples: { readonly atMs: number; readonly gpus: readonly GpuReading[] }[] = [];
   let source: GpuUse["source"] = "triton metrics";
   const readTritons = async (): Promise<readonly GpuReading[]> =>
-    // several Tritons on one host report the same GPUs; the last reading is used
+    // several Triton servers on one host report the same GPUs; the last reading is used
     [
       ...new Map(
         (await Promise.all(tritons.map(async (it) => gpusOfTriton(await readMetrics(http, it)))))

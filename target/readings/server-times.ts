@@ -168,7 +168,7 @@ function embedTimes(delta: Delta, model: string): ServerTimes | undefined {
   const requestMs = (sumOverRoutes("sum") * 1_000) / sumOverRoutes("count");
   const decoding = histogram(embedMetrics.decodeSeconds).sumMs / requests;
   const left = requestMs - overhead.sumMs / requests - (queueMs ?? 0) - (inferMs ?? 0);
-  // requests to a gateway are batched by the Tritons behind it
+  // requests to a gateway are batched by the Triton servers behind it
   const executions = delta("triton", "nv_inference_exec_count", { model });
   const [images, runs] =
     executions > 0

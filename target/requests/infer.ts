@@ -26,7 +26,7 @@ export function inputTensor(tower: ImageTower, data: Float32Array, batch: number
 }
 
 /**
- * Requests embeddings from a Triton.
+ * Requests embeddings from a Triton server.
  *
  * @param model - Name of the model in the request.
  * @param data - Normalised input of `batch` images, row-major.
@@ -45,7 +45,7 @@ export async function inferRows(
 }
 
 /**
- * Requests embeddings of an input tensor from a Triton.
+ * Requests embeddings of an input tensor from a Triton server.
  *
  * @returns One vector per image or text, not normalised.
  */
@@ -59,7 +59,7 @@ export async function inferTensor(
   return rowsOf(tower, outputs, input.shape[0] ?? 0);
 }
 
-/** Vectors in a Triton's response for `batch` images or texts. Throws a one-line error if they are missing. */
+/** Vectors in a Triton server's response for `batch` images or texts. Throws a one-line error if they are missing. */
 export function rowsOf(
   tower: ModelTower,
   outputs: readonly Tensor[],

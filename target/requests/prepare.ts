@@ -148,7 +148,7 @@ function pathOf(target: Target, { payload }: Pick<BenchEndpoint, "payload">): st
 
 type Target = Pick<TargetEndpoint, "endpoint"> & BenchModel;
 
-/** Returns whether a Triton, not a gateway, receives the files for DALI. */
+/** Returns whether a Triton server, not a gateway, receives the files for DALI. */
 function usesDali(
   { endpoint, jpegKind }: Target,
   { payload }: Pick<BenchEndpoint, "payload">,
@@ -202,7 +202,7 @@ function textWriter(target: Target): Write<LoadText> {
   );
 }
 
-/** Writes requests to a Triton. */
+/** Writes requests to a Triton server. */
 function tensorWriter<Item>(
   target: Target,
   { payload, serialization }: Pick<BenchEndpoint, "payload" | "serialization">,

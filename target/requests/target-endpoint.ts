@@ -20,7 +20,7 @@ export interface TargetEndpoint extends ModelTower {
   readonly endpoint: EndpointName;
   /** `http://host:port`, or `host:port` for gRPC; reachable from this machine. */
   readonly url: string;
-  /** Name of the measured tower in requests to a Triton; of an image tower, that with FP32 input. */
+  /** Name of the measured tower in requests to a Triton server; of an image tower, that with FP32 input. */
   readonly model: string;
   /** Model kind of the ensemble with which a Triton server decodes JPEG files; absent without DALI. */
   readonly jpegKind?: "dali" | "dali-trt";
@@ -31,7 +31,7 @@ export interface TargetEndpoint extends ModelTower {
   /** Bearer token, sent to this address only. */
   readonly apiKey?: string;
   /**
-   * Metrics of the processes behind it, one each; empty if unknown. Those of a gateway include the Tritons that it
+   * Metrics of the processes behind it, one each; empty if unknown. Those of a gateway include the Triton servers that it
    * forwards to.
    */
   readonly metrics: readonly MetricsSource[];

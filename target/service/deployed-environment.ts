@@ -88,7 +88,7 @@ export function servicesBehind(
 }
 
 /**
- * Metrics endpoints of a service and the Tritons behind it. Empty if several pods share one address, because their
+ * Metrics endpoints of a service and the Triton servers behind it. Empty if several pods share one address, because their
  * counters cannot be distinguished.
  */
 export function metricsOfDeployed(

@@ -134,7 +134,7 @@ export function firstTowersOf(service: TargetService): readonly EndpointTarget[]
 
 /** Tower that a service serves. */
 export interface ServedModel extends ModelTower {
-  /** Name of the tower in requests to a Triton; of an image tower, that with FP32 input. */
+  /** Name of the tower in requests to a Triton server; of an image tower, that with FP32 input. */
   readonly model: string;
 }
 
