@@ -47,7 +47,7 @@ export function containerWorkload(
   };
 }
 
-/** Command without the program that starts a Triton. */
+/** Command without the program that starts a Triton server. */
 function programOf(command: readonly string[]): readonly string[] {
   const triton = tritonCommandOf(command);
   return triton.length > 0 ? triton : command;

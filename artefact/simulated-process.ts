@@ -183,7 +183,7 @@ export function remoteWorkloads(gateway: Workload, models: readonly string[]): r
   }));
 }
 
-/** Tritons that a gateway forwards to; none for a service that runs the model itself. */
+/** Triton servers that a gateway forwards to; none for a service that runs the model itself. */
 export function workloadsBehind(gateway: Workload, all: readonly Workload[]): readonly Workload[] {
   const targets = (gateway.env.TRITON_GRPC_URLS ?? "").split(",");
   const hosts = targets.map((target) => upstreamOf(gateway, target).host);

@@ -17,7 +17,7 @@ import { describe, type Workload } from "./workload.ts";
 export interface SimulatedServer {
   readonly workload: Workload;
   readonly role: ServerRole;
-  /** Options of a Triton. */
+  /** Options of a Triton server. */
   readonly flags?: ResolvedTritonFlags;
   readonly listens: readonly ListeningPort[];
 }
@@ -59,7 +59,10 @@ export function simulatedServer(workload: Workload, faults: Fault[]): SimulatedS
     return { workload, role: "baseline", listens: [{ protocol: "embed-http", internal: PORT }] };
   }
   if (workload.service.kind === "triton") {
-    faults.push({ workload, message: "is a Triton, but its command is not 'tritonserver …'" });
+    faults.push({
+      workload,
+      message: "is a Triton server, but its command is not 'tritonserver …'",
+    });
   }
   const { PORT } = parseAs(serverEnv, workload.env, `${describe(workload)}: env`);
   return { workload, role: "embed", listens: [{ protocol: "embed-http", internal: PORT }] };

@@ -137,7 +137,7 @@ test("without PyTorch its baseline is left out, and a note gives the reason", ()
   expect(plan.notes).toContain("two-services-pytorch is not run: there is no PyTorch");
 });
 
-test("a Triton has the synthesized command, followed by this machine's addresses, ports and repository", () => {
+test("a Triton server has the synthesized command, followed by this machine's addresses, ports and repository", () => {
   expect(instance(planOf(dockerDocument()), "two-services-triton-onnx").args).toEqual([
     "tritonserver",
     "--model-repository=/models",
@@ -356,7 +356,7 @@ test("the health check is sent to this machine's port", () => {
   ]);
 });
 
-test("a gateway's Tritons are found by container name", () => {
+test("a gateway's Triton servers are found by container name", () => {
   const document = dockerDocument();
   container(document, "embed").env = [
     "BACKEND=triton",
@@ -488,7 +488,7 @@ const faults: readonly (readonly [string, (document: TestDocument) => void, read
       [`${embed}: TRITON_GRPC_URLS names 'triton:8001', but no container is called 'triton'`],
     ],
     [
-      "a gateway that names a port on which the Triton does not listen",
+      "a gateway that names a port on which the Triton server does not listen",
       (it) => {
         container(it, "embed").env = [
           "BACKEND=triton",

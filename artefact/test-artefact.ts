@@ -17,13 +17,13 @@ export interface TestOptions {
   readonly ports?: TestPorts;
   /** Terraform expression of the model repository. */
   readonly repository?: string;
-  /** Model repository of the Triton, if it differs. */
+  /** Model repository of the Triton server, if it differs. */
   readonly tritonRepository?: string;
   /** @default - `config.pbtxt` of the repository */
   readonly modelConfigName?: string;
 }
 
-/** `two-services`: an embed server and a Triton with ONNX Runtime. */
+/** `two-services`: an embed server and a Triton server with ONNX Runtime. */
 export function dockerDocument(options: TestOptions = {}): TestDocument {
   const ports = options.ports ?? { embed: hostPorts.embed, triton: hostPorts.tritonOnnx };
   const repository = options.repository ?? `\${path.root}/../model_repository`;

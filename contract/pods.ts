@@ -67,7 +67,7 @@ export const revisionHistoryLimit = 3;
 
 /**
  * Startup probe, active while the model loads; {@link startupProbeOf} adds the `failureThreshold`. A gateway probes `/healthz` instead
- * of `/readyz`, because the kubelet would otherwise restart it while the first Triton's image is pulled.
+ * of `/readyz`, because the kubelet would otherwise restart it while the first Triton server's image is pulled.
  */
 export const startupProbe = { periodSeconds: 2, timeoutSeconds: 2 } as const;
 
@@ -136,7 +136,7 @@ export const podUser = { uid: 1000, gid: 1000 } as const;
 /** Size of `/tmp`, which is in memory and counts towards the memory limit. */
 export const podTmpMiB = 64;
 
-/** Size of `/tmp` of a Triton, whose Python model may unpack files there. */
+/** Size of `/tmp` of a Triton server, whose Python model may unpack files there. */
 export const tritonTmpMiB = 256;
 
 /** Namespace label and the Pod Security Standard that all pods meet. */

@@ -8,7 +8,7 @@ export const maxImagePixels = 40_000_000;
 export const maxImagePixelsParameter = "max_image_pixels";
 
 /**
- * `parameters` in the `config.pbtxt` of a preprocessing model, which converts image files to pixels. The Python model and the Triton
+ * `parameters` in the `config.pbtxt` of a preprocessing model, which converts image files to pixels. The Python model and the Triton server
  * emulator read them. Values are strings.
  */
 export interface PreprocessParameters {

@@ -11,7 +11,7 @@ import { fullTestRepository } from "./test-repository.ts";
 const model = tritonModelName(defaultModel, "fp32");
 const key = "a-key-of-the-test";
 
-describe.skipIf(realTritonMissing !== "")(`a real Triton${realTritonMissing}`, () => {
+describe.skipIf(realTritonMissing !== "")(`a real Triton server${realTritonMissing}`, () => {
   testModelControl(key, model, async () => {
     const repository = await fullTestRepository();
     const restricted = Object.entries(restrictControl("key")).flatMap(([name, values]) =>

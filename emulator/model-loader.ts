@@ -178,7 +178,7 @@ function parseConfig(text: string, file: string): ModelConfigJson {
   }
 }
 
-/** Logs in one line how execution differs from a Triton with GPUs. */
+/** Logs in one line how execution differs from a Triton server with GPUs. */
 function logDifferences(config: ModelConfigJson, log: (line: string) => void): void {
   const { instance_group: groups, optimization } = config;
   const gpus = groups

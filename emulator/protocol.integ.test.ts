@@ -4,7 +4,7 @@ import { protocolModels, protocolRepository, testProtocol } from "./protocol.sui
 
 const loaded = protocolModels.map((name) => `--load-model=${name}`);
 
-describe.skipIf(realTritonMissing !== "")(`a real Triton${realTritonMissing}`, () => {
+describe.skipIf(realTritonMissing !== "")(`a real Triton server${realTritonMissing}`, () => {
   testProtocol(async () => {
     const repository = await protocolRepository();
     const triton = await startRealTriton(repository.path, {

@@ -27,7 +27,7 @@ const call = { timeoutMs: 60_000 };
 const samples = fileURLToPath(new URL("../model-tools/samples/", import.meta.url));
 
 describe.skipIf(realTritonMissing !== "")(
-  `beside a real Triton${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
+  `beside a real Triton server${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
   () => {
     let triton: RealTriton;
     let emulator: RunningTritonEmulator;
@@ -173,7 +173,7 @@ describe.skipIf(realTritonMissing !== "")(
       },
     );
 
-    test("the gateway loses no request when one of two Tritons stops and the other is killed", async () => {
+    test("the gateway loses no request when one of two Triton servers stops and the other is killed", async () => {
       const other = await startRealTriton(repositories[0]!.path);
       const gateway = await testGateway([triton.grpcTarget, other.grpcTarget]);
       const running = sendContinuously(gateway);

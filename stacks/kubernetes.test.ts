@@ -140,7 +140,7 @@ describe("k8s-gpu", () => {
   });
 
   test("allows the chart the time to replace every pod", () => {
-    // six gateways, each on a new node that pulls the image and with a Triton to start; the first Triton also pulls its image
+    // six gateways, each on a new node that pulls the image and with a Triton server to start; the first Triton server also pulls its image
     expect(synthesized().release).toMatchObject({ timeout: 900 + 6 * (300 + 120 + 120 + 40) });
   });
 
@@ -510,7 +510,7 @@ describe("k8s-gpu fails", () => {
       ],
     ],
     [
-      "a gateway without Tritons",
+      "a gateway without Triton servers",
       "triton: { enabled: false }",
       ["triton.enabled must be true when embed.backend is triton, got false"],
     ],
@@ -597,7 +597,7 @@ describe("k8s-gpu warns about", () => {
       ],
     ],
     [
-      "Tritons on GPUs that scale on CPU",
+      "Triton servers on GPUs that scale on CPU",
       "triton: { autoscaler: { metric: cpu } }",
       [
         "triton.autoscaler scales on CPU, but its pods run on GPUs: CPU utilisation does not reflect GPU utilisation",

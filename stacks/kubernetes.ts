@@ -6,7 +6,7 @@ import type { KubernetesSettings } from "./settings/kubernetes-settings.ts";
 import { clusterImageNotes } from "./shared/cluster-images.ts";
 import { InferenceStack } from "./shared/inference-stack.ts";
 
-/** Existing cluster with GPU nodes: embed servers as gateways to Tritons, installed with the chart. */
+/** Existing cluster with GPU nodes: embed servers as gateways to Triton servers, installed with the chart. */
 export class KubernetesStack extends InferenceStack {
   override readonly notes: readonly string[];
 

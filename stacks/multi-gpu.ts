@@ -23,7 +23,7 @@ import {
   tritonProps,
 } from "./shared/triton-servers.ts";
 
-/** GPU host with several GPUs: one Triton across all of them or one per GPU, behind the embed server as gateway. */
+/** GPU host with several GPUs: one Triton server across all of them or one per GPU, behind the embed server as gateway. */
 export class MultiGpuStack extends InferenceStack {
   constructor(scope: Construct, id: string, settings: MultiGpuSettings) {
     super(scope, id, settings.state);
@@ -73,12 +73,12 @@ export class MultiGpuStack extends InferenceStack {
 
 interface Tritons {
   readonly tritons: readonly TritonServer[];
-  /** Tritons behind the gateway. */
+  /** Triton servers behind the gateway. */
   readonly upstreams: readonly TritonServer[];
 }
 
 const topologies = {
-  /** One Triton for each backend, with an instance of its model on every GPU. */
+  /** One Triton server for each backend, with an instance of its model on every GPU. */
   "instance-group": (
     scope: Construct,
     shared: SharedByTritons,
@@ -91,7 +91,7 @@ const topologies = {
     };
   },
   /**
-   * One Triton for each GPU, with a process, a port range and an engine cache of its own. They are replaced one at a time,
+   * One Triton server for each GPU, with a process, a port range and an engine cache of its own. They are replaced one at a time,
    * so that the gateway always has the others.
    */
   "per-gpu": (scope: Construct, shared: SharedByTritons, { perGpu }: MultiGpuSettings): Tritons => {

@@ -49,7 +49,7 @@ const servicesOf = (stack: Stack) => synthesized(stack).environment.services.map
 const partsOf = (stack: Stack) => stack.node.children.map(({ node }) => node.id);
 
 describe("single-gpu", () => {
-  test("consists of a host, the embed server and two Tritons", () => {
+  test("consists of a host, the embed server and two Triton servers", () => {
     expect(partsOf(single())).toEqual([
       "backend",
       "host",
@@ -176,7 +176,7 @@ describe("multi-gpu-4x", () => {
     });
   });
 
-  test("consists of a host, a gateway and two Tritons on all GPUs", () => {
+  test("consists of a host, a gateway and two Triton servers on all GPUs", () => {
     expect(partsOf(multi())).toEqual([
       "backend",
       "host",
@@ -198,7 +198,7 @@ describe("multi-gpu-4x", () => {
     );
   });
 
-  test("gives each Triton one GPU and its own ports with the topology per-gpu", () => {
+  test("gives each Triton server one GPU and its own ports with the topology per-gpu", () => {
     const { containers, environment: output } = synthesized(multi("topology: per-gpu"));
     const devices = containers
       .filter(({ name }) => /-triton-\d$/.test(name))
@@ -212,7 +212,7 @@ describe("multi-gpu-4x", () => {
     ]);
   });
 
-  test("gives each Triton its own engine cache with TensorRT for each GPU", () => {
+  test("gives each Triton server its own engine cache with TensorRT for each GPU", () => {
     const { json } = synthesized(multi("topology: per-gpu\nperGpu: { backend: tensorrt }"));
     const volumes = Object.values(json.resource.docker_volume as Record<string, { name: string }>);
     const caches = volumes.map(({ name }) => name).filter((name) => name.includes("-engines-"));
@@ -247,7 +247,7 @@ describe("MIG devices", () => {
       `topology: per-gpu\nhost: { gpu: h100, count: 1, migProfile: ${profile} }\nperGpu: { gpus: [${mig(0)}, ${mig(1)}] }`,
     );
 
-  test("have a Triton each, and the cost of the whole GPU", () => {
+  test("have a Triton server each, and the cost of the whole GPU", () => {
     const { containers, environment } = synthesized(settings("1g.10gb"));
     expect(containers.flatMap(({ gpus }) => gpus ?? [])).toEqual([
       `device=${mig(0)}`,
@@ -323,7 +323,7 @@ describe("images", () => {
     expect(images(multi("topology: per-gpu"))).toEqual(["clipstack/embed:cpu-HASH", triton]);
   });
 
-  test("are only the embed image if every Triton is the emulator", () => {
+  test("are only the embed image if every Triton server is the emulator", () => {
     const yaml =
       "accelerator: cpu\ntritonOnnx: { server: emulator }\ntritonTrt: { server: emulator }";
     expect(images(single(yaml))).toEqual(["clipstack/embed:cpu-HASH"]);

@@ -113,7 +113,7 @@ const gpuFile: ValuesFile = {
 const fourGpusFile: ValuesFile = {
   name: "values-gpu-4x.yaml",
   about: [
-    "Four GPUs: 2 to 4 Tritons with TensorRT, one GPU each, scaled by the queue time that KEDA reads from Prometheus, and 2 to 6",
+    "Four GPUs: 2 to 4 Triton servers with TensorRT, one GPU each, scaled by the queue time that KEDA reads from Prometheus, and 2 to 6",
     "gateways. Each pod downloads the weights; the TensorRT engines are on a volume that all nodes can mount.",
     "Replace registry.example, models.example, the checksum and the address of Prometheus.",
   ],

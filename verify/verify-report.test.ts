@@ -108,7 +108,7 @@ test("a report lists the limitations of its figures", () => {
   ]);
 });
 
-test("every report names the deployed server of each Triton", () => {
+test("every report names the deployed server of each Triton server", () => {
   const record = testRecord();
   const [first, ...rest] = record.environments;
   const services = [

@@ -340,7 +340,7 @@ test("a failing liveness probe, and a replica whose stop fails the others, name 
 });
 
 test.each(["http", "grpc"] as const)(
-  "a connection to a Triton that is cut during a stop over %s loses a request, and all other checks pass",
+  "a connection to a Triton server that is cut during a stop over %s loses a request, and all other checks pass",
   async (protocol) => {
     const [embed = 0, http = 0, grpc = 0, metrics = 0] = await freePorts(4);
     const { resource, output } = dockerDocument({

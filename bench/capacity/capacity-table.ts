@@ -34,7 +34,7 @@ export interface IngestPerCore {
     readonly httpUint8: number;
     readonly grpcFp32: number;
   };
-  /** Exponent of the number of cores of one Triton, at most 1. */
+  /** Exponent of the number of cores of one Triton server, at most 1. */
   readonly scaling: number;
   /** Maximum number of cores in the measurement. */
   readonly measuredCores: number;

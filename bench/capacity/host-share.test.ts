@@ -21,7 +21,7 @@ const scenario: Scenario = {
   jpegBytes: 10_000,
 };
 
-test("one Triton ingests with all cores of the host, and one of several with its share", () => {
+test("one Triton server ingests with all cores of the host, and one of several with its share", () => {
   const ingest = (change: Partial<Scenario>) => hostOf({ ...scenario, ...change }, times);
   expect(ingest({ cores: 1 }).ingestMsPerImage).toBeCloseTo(perCore.ms.httpFp32, 9);
   expect(ingest({ cores: 8 }).ingestMsPerImage).toBeCloseTo(

@@ -52,7 +52,7 @@ test.each(["instance-group", "per-gpu"] as const)("%s uses all GPUs", (topology)
   expect(imagesPerSecond).toBeLessThanOrEqual(4 * (32_000 / 36) * 1.000001);
 });
 
-test("only one Triton per GPU exceeds the ingest limit of one Triton", () => {
+test("only one Triton server per GPU exceeds the ingest limit of one Triton server", () => {
   const bound = { ...system, gpus: 4, ingestMsPerImage: 2 };
   const load = { ...demand, concurrency: 500 };
   const group = predict(load, { ...bound, topology: "instance-group" });

@@ -2,7 +2,7 @@ import { delay, type Station, solveNetwork, stationLimit } from "./queueing-netw
 import { type ComputeTime, executionMs } from "./service-times.ts";
 import { type Link, transfer } from "./transfer.ts";
 
-/** Assignment of a host's GPUs: one Triton for all of them or one per GPU. */
+/** Assignment of a host's GPUs: one Triton server for all of them or one per GPU. */
 export const topologies = ["instance-group", "per-gpu"] as const;
 export type Topology = (typeof topologies)[number];
 

@@ -189,7 +189,7 @@ export interface HostShare {
   /** Embed server: processor time per image and concurrent images. */
   readonly decode?: { readonly msPerImage: number; readonly workers: number };
   readonly ingestMsPerImage: number;
-  /** Ingest time per image if one Triton uses no more cores than were measured; absent if it does not depend on the cores. */
+  /** Ingest time per image if one Triton server uses no more cores than were measured; absent if it does not depend on the cores. */
   readonly measuredIngestMs?: number;
   /** Concurrent images of decoding on no more cores than were measured; absent if it does not depend on the cores. */
   readonly measuredWorkers?: number;
@@ -205,13 +205,13 @@ function measuredShare(
   return (measuredWorkers ?? decode.workers) / decode.workers;
 }
 
-/** Divides the cores of the host between decoding and the Tritons, in proportion to their work. */
+/** Divides the cores of the host between decoding and the Triton servers, in proportion to their work. */
 export function hostOf(scenario: Scenario, all: ServiceTimes): HostShare {
   const { payload, topology, gpus } = scenario;
   const times = timesFor(payload, all);
   const cores = coresOf(scenario);
   const decodeMs = payload === "jpeg" ? times.decodeMsPerImage + (times.gatewayMsPerImage ?? 0) : 0;
-  // a gateway forwards float32 tensors to its Tritons
+  // a gateway forwards float32 tensors to its Triton servers
   const perCore = times.ingestPerCore;
   const kind = payload === "jpeg" ? "grpcFp32" : payload === "uint8" ? "httpUint8" : "httpFp32";
   const decodeShare =
@@ -270,7 +270,7 @@ export function alternatives(scenario: Scenario, times: ServiceTimes): readonly 
     ["half the round trip", { roundTripMs: scenario.roundTripMs / 2 }],
     [`twice the clients (${2 * concurrency})`, { concurrency: 2 * concurrency }],
     [`${2 * gpus} GPUs`, { gpus: 2 * gpus }],
-    ["one Triton per GPU (per-gpu)", { topology: "per-gpu" }],
+    ["one Triton server per GPU (per-gpu)", { topology: "per-gpu" }],
     times.decodeWorkers === undefined
       ? [`twice the cores (${2 * coresOf(scenario)})`, { cores: 2 * coresOf(scenario) }]
       : [

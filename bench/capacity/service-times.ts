@@ -53,7 +53,7 @@ export interface ServiceTimes {
   readonly overheadMs: number;
   readonly overheadMsPerImage: number;
   /**
-   * Ingest time of a float32 tensor by one Triton; proportional to the bytes, independent of the cores.
+   * Ingest time of a float32 tensor by one Triton server; proportional to the bytes, independent of the cores.
    *
    * @default - follows from `ingestPerCore`
    */
@@ -62,7 +62,7 @@ export interface ServiceTimes {
   readonly ingestPerCore?: IngestPerCore;
   readonly jsonMsPerImage: number;
   readonly jsonBytesPerImage: number;
-  /** Set if the ingest time of one Triton was measured. */
+  /** Set if the ingest time of one Triton server was measured. */
   readonly ingestMeasured?: true;
   /** Times of the embed API, if measured separately. @default the times of tensors sent to Triton */
   readonly embed?: Partial<
@@ -86,7 +86,7 @@ export function modelOnlyRate(
   return (fp16DenseTflops * 1000 * sustainedShare) / gigaFlopsPerItem(tower);
 }
 
-/** Ingest time per image of one Triton with several cores. */
+/** Ingest time per image of one Triton server with several cores. */
 export function ingestMs(
   payload: keyof IngestPerCore["ms"],
   { ms, scaling }: IngestPerCore,

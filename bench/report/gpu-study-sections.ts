@@ -145,7 +145,7 @@ export function topology(record: BenchRecord): StudyBody | undefined {
       fastest === undefined
         ? []
         : [
-            `\`${fastest.name}\` with ${counted(fastest.clients, "client")}: one Triton per GPU reaches ${formatRate(fastest.perGpu.imagesPerSecond)} images/s, one across all GPUs ${formatRate(fastest.group.imagesPerSecond)} (${formatRatio(ratio)}).`,
+            `\`${fastest.name}\` with ${counted(fastest.clients, "client")}: one Triton server per GPU reaches ${formatRate(fastest.perGpu.imagesPerSecond)} images/s, one across all GPUs ${formatRate(fastest.group.imagesPerSecond)} (${formatRatio(ratio)}).`,
           ],
     tables: [loadTable("Load points by topology", loadPoints)],
   };

@@ -163,7 +163,7 @@ const endpoint = (name: "embed-http" | "onnx-http" | "onnx-grpc" | "trt-http", b
   byName,
 });
 
-describe("a grid over an environment with an embed server and a Triton", () => {
+describe("a grid over an environment with an embed server and a Triton server", () => {
   let measured: Run;
 
   beforeAll(async () => {

@@ -141,10 +141,10 @@ test("protocol measures pools and new connections over both protocols", async ()
   expect(options.slice(0, 4).map(({ load }) => load.channels)).toEqual([4, "new", 4, "new"]);
 });
 
-test("protocol fails if no Triton has both endpoints", async () => {
+test("protocol fails if no Triton server has both endpoints", async () => {
   const { run, kept } = recorder(at("onnx-http"), at("trt-grpc"));
   await expect(protocolStudy.run(run)).rejects.toThrow(
-    "no Triton has both an HTTP and a gRPC endpoint, like onnx-http and onnx-grpc",
+    "no Triton server has both an HTTP and a gRPC endpoint, like onnx-http and onnx-grpc",
   );
   expect(kept).toEqual([]);
 });

@@ -14,7 +14,7 @@ export const protocolStudy: LoadStudy = {
     const pairs = pairsOf(run.endpoints);
     if (pairs.length === 0) {
       throw new StudyUnavailable(
-        "no Triton has both an HTTP and a gRPC endpoint, like onnx-http and onnx-grpc",
+        "no Triton server has both an HTTP and a gRPC endpoint, like onnx-http and onnx-grpc",
       );
     }
     run.addResult({ study: "protocol", environment: run.environment, notes: [] });

@@ -94,7 +94,7 @@ async function measureModel(
   }
 }
 
-/** @returns Note for the record. A failure is also printed, because other users of the Triton are affected. */
+/** @returns Note for the record. A failure is also printed, because other users of the Triton server are affected. */
 async function restore(
   run: StudyRun,
   measured: MeasuredEndpoint,

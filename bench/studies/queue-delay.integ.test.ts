@@ -20,7 +20,7 @@ const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).d
 const model = fp32Model.name;
 
 describe.skipIf(realTritonMissing !== "")(
-  `the queue delay of a real Triton${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
+  `the queue delay of a real Triton server${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
   () => {
     let repository: TestRepository | undefined;
     let triton: RealTriton | undefined;

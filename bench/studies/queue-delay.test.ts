@@ -22,7 +22,7 @@ afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
-/** Starts a Triton that serves the model and returns its URL. */
+/** Starts a Triton server that serves the model and returns its URL. */
 async function start(flags: Partial<ResolvedTritonFlags> = {}): Promise<string> {
   const server = await startTritonEmulator(
     repository.flags({
@@ -91,7 +91,7 @@ test("fails if the server does not allow model control", async () => {
   );
 });
 
-test("a Triton that requires a key changes its queue delay only with the key", async () => {
+test("a Triton server that requires a key changes its queue delay only with the key", async () => {
   const url = await start(modelControlFlags("a-key"));
   await expect(controlQueueDelay(url, model)).rejects.toThrow(
     `${url} requires a key to change the queue delay of ${model}: This API is restricted, expecting header '${modelControlHeader}'`,

@@ -14,7 +14,7 @@ import { clipstack } from "../test-programs.ts";
 const paths = ["onnx-http", "onnx-grpc", "onnx-http_uint8", "onnx-grpc_jpeg", "onnx-http_json"];
 
 describe.skipIf(realTritonMissing !== "")(
-  `bench of a real Triton, by its addresses${realTritonMissing && ` (skipped: ${realTritonMissing})`}`,
+  `bench of a real Triton server, by its addresses${realTritonMissing && ` (skipped: ${realTritonMissing})`}`,
   () => {
     let repository: TestRepository;
     let triton: RealTriton;

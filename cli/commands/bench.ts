@@ -26,8 +26,8 @@ each of --rounds rounds, in an order shuffled by --seed, with new connections an
 --warmup seconds, then --windows windows of --window seconds, whatever they show. Latency is measured from the time at which a
 request was due. Intervals come from the differences between rounds: with one round, nothing is compared.
 
---backend accepts groups of endpoints (embed: the embed API; triton and triton_grpc: all Tritons over HTTP or gRPC; onnx and
-tensorrt: both protocols of one Triton), of which the existing endpoints are measured, and endpoint names, which must exist. The
+--backend accepts groups of endpoints (embed: the embed API; triton and triton_grpc: all Triton servers over HTTP or gRPC; onnx and
+tensorrt: both protocols of one Triton server), of which the existing endpoints are measured, and endpoint names, which must exist. The
 suffixes _uint8, _jpeg and _json send 8-bit pixels, image files, or float32 tensors as JSON text instead of binary float32 tensors.
 
 --slo p99=200ms then searches, for each endpoint and batch size, the highest rate (open loop, Poisson) at which that percentile is

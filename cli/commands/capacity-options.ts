@@ -65,7 +65,7 @@ function addHardwareOptions(command: Command): void {
     .addOption(
       new Option(
         "--topology <name>",
-        "one Triton across all GPUs, or one per GPU (default: instance-group)",
+        "one Triton server across all GPUs, or one per GPU (default: instance-group)",
       ).choices(topologies),
     )
     .addOption(
@@ -148,7 +148,7 @@ function addCalibrationOptions(command: Command): void {
     )
     .option(
       "--ingest-ms <ms>",
-      "time of one Triton to ingest one float32 tensor (default: measured per core)",
+      "time of one Triton server to ingest one float32 tensor (default: measured per core)",
       numberUpTo(1e12),
     )
     .option("--client-ms <ms>", "client work between two requests", numberFrom(0, 1e12), 0)

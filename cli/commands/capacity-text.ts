@@ -144,7 +144,7 @@ function alternativesTable(alternatives: readonly Alternative[]): string {
   ]);
 }
 
-/** Float32 images per second (60 GB/s) above which a Triton's ingest is considered unlimited. */
+/** Float32 images per second (60 GB/s) above which a Triton server's ingest is considered unlimited. */
 const maxIngestRate = 1e5;
 
 /** Assumptions of a prediction. */
@@ -174,10 +174,10 @@ export function notesOf(
   const { ingestMsPerImage } = times;
   if (ingestMsPerImage !== undefined && (bottleneck === "ingest" || gpus > 1)) {
     const rate = 1000 / ingestMsPerImage;
-    const each = topology === "per-gpu" ? " per Triton" : "";
+    const each = topology === "per-gpu" ? " per Triton server" : "";
     notes.push(
       rate > maxIngestRate
-        ? "No load point was limited by the ingest of one Triton, and no limit is assumed (--ingest-ms)."
+        ? "No load point was limited by the ingest of one Triton server, and no limit is assumed (--ingest-ms)."
         : times.ingestMeasured
           ? `Ingest is limited to ${formatNumber(rate)} float32 images/s${each}, the highest throughput of the record.`
           : `Ingest is limited to ${formatNumber(rate)} float32 images/s${each} (--ingest-ms).`,

@@ -33,7 +33,7 @@ export function studiedContainers(
   const onHost = runnerFor(deployed.where);
   const containers = artefact.workloads
     .filter(({ kind }) => kind === "container")
-    // Tritons before the gateway that depends on them
+    // Triton servers before the gateway that depends on them
     .sort((a, b) => startOrder(a) - startOrder(b));
   return {
     async measure(options) {

@@ -107,7 +107,7 @@ export function judgeState(now: ContainerState, first: ContainerState): HealthVe
 
 /**
  * Returns the failures that are not counted. A container that was already unhealthy is given another `retries` probes, because a
- * gateway of an earlier deployment becomes healthy once its Triton is available.
+ * gateway of an earlier deployment becomes healthy once its Triton server is available.
  */
 function failuresBefore(now: ContainerState, first: ContainerState): number {
   const since = first.health?.status === "unhealthy" && now.restarts === first.restarts;

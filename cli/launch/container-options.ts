@@ -8,7 +8,7 @@ const replacedVariables: ReadonlySet<string> = new Set(["PORT", "TRITON_GRPC_URL
 
 const stopSeconds = 60;
 
-/** Variables of the embed server, which reaches its Tritons in the same container. */
+/** Variables of the embed server, which reaches its Triton servers in the same container. */
 export function embedEnv(
   embed: Workload,
   tritons: readonly Workload[],
@@ -25,7 +25,9 @@ export function embedEnv(
     const triton = tritons.find(({ name, aliases }) => name === host || aliases.includes(host));
     const port = servicePorts[triton?.service.name ?? ""]?.get(Number(innerPort));
     if (port === undefined) {
-      throw new UserError(`TRITON_GRPC_URLS must name Tritons of the environment, got '${target}'`);
+      throw new UserError(
+        `TRITON_GRPC_URLS must name Triton servers of the environment, got '${target}'`,
+      );
     }
     return `127.0.0.1:${port}`;
   });

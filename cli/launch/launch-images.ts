@@ -19,7 +19,7 @@ export function pulledImages(json: string): ReadonlyMap<string, string> {
   return imagesWith(json, ({ name, build }) => (build === undefined ? name : undefined));
 }
 
-/** Base image of each Triton: the pulled image, or the base image of a built one. */
+/** Base image of each Triton server: the pulled image, or the base image of a built one. */
 export function tritonBases(json: string): ReadonlyMap<string, string> {
   return imagesWith(json, ({ name, build }) =>
     build === undefined ? name : build.build_args.TRITON_IMAGE,
@@ -41,9 +41,9 @@ function imagesWith(
 interface AllInOneBuild {
   /** Name of the image. */
   readonly image: string;
-  /** Server of the Tritons; undefined without a Triton. */
+  /** Server of the Triton servers; undefined without a Triton server. */
   readonly server: string | undefined;
-  /** Base image of the Tritons. */
+  /** Base image of the Triton servers. */
   readonly tritonImage: string | undefined;
   readonly embedImage: string;
   /** Whether the image contains the weights. */

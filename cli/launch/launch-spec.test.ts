@@ -210,10 +210,10 @@ test.each<[ShippedEnvironment, string]>([
   expect(() => launch({}, { name })).toThrow(message);
 });
 
-test("fails if the Tritons have different images", () => {
+test("fails if the Triton servers have different images", () => {
   const other = { image: "nvcr.io/nvidia/tritonserver:26.06-py3" };
   expect(() => launch({ ...onGpu, tritonTrt: other })).toThrow(
-    "single-gpu cannot be one container: its Tritons have different settings (image: nvcr.io/nvidia/tritonserver:26.07-py3, nvcr.io/nvidia/tritonserver:26.06-py3), and the all-in-one image has one Triton",
+    "single-gpu cannot be one container: its Triton servers have different settings (image: nvcr.io/nvidia/tritonserver:26.07-py3, nvcr.io/nvidia/tritonserver:26.06-py3), and the all-in-one image has one Triton server",
   );
 });
 
@@ -233,7 +233,7 @@ test("is built from images in the settings, not from names that Terraform comput
   expect(argsOf({ source: "build" }, { source: "build" })).toBe("EMBED_IMAGE=clipstack/embed:gpu");
 });
 
-test("notes different CUDA versions of the embed server and its Triton", () => {
+test("notes different CUDA versions of the embed server and its Triton server", () => {
   const notes = (settings: Readonly<Record<string, unknown>>) =>
     launch({ ...onGpu, ...settings }).spec.notes.filter((line) => line.includes("CUDA"));
   expect(notes({})).toEqual([

@@ -41,7 +41,7 @@ export function requireOneContainer({
 }
 
 /**
- * Value that all Tritons share, because the image has one Triton configuration.
+ * Value that all Triton servers share, because the image has one Triton configuration.
  *
  * @throws {UserError} if the values differ.
  */
@@ -54,11 +54,11 @@ export function sharedValue<T extends string>(
   const values = new Set(tritons.map(of).filter((value) => value !== undefined));
   if (values.size <= 1) return [...values][0];
   throw new UserError(
-    `${environment} cannot be one container: its Tritons have different settings (${setting}: ${[...values].join(", ")}), and the all-in-one image has one Triton`,
+    `${environment} cannot be one container: its Triton servers have different settings (${setting}: ${[...values].join(", ")}), and the all-in-one image has one Triton server`,
   );
 }
 
-/** Models that a Triton loads at start. */
+/** Models that a Triton server loads at start. */
 export function loadedModels({ command }: Workload): readonly string[] {
   return command.length === 0 ? [] : parseTritonArgs(command.slice(1))["load-model"];
 }

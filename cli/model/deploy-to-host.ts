@@ -20,7 +20,7 @@ export interface DeployToHostOptions {
   readonly modelKind: TunableKind;
   /** ONNX file of the new version. */
   readonly file: string;
-  /** Maximum time until a Triton serves the version. */
+  /** Maximum time until a Triton server serves the version. */
   readonly timeoutSeconds: number;
 }
 
@@ -48,9 +48,9 @@ const container = z.object({
 });
 type Container = z.infer<typeof container>;
 
-/** One-shot container that applies the configuration of a model to a Triton of the host. */
+/** One-shot container that applies the configuration of a model to a Triton server of the host. */
 interface Target {
-  /** `http://<container>:<port>` of the Triton. */
+  /** `http://<container>:<port>` of the Triton server. */
   readonly url: string;
   readonly key: string | undefined;
   /** Embed image, which runs the job. */
@@ -68,7 +68,7 @@ interface Target {
 const copyMs = 3_600_000;
 
 /**
- * Adds a version of a model to the Tritons of a deployed environment, in a container on its Docker host.
+ * Adds a version of a model to the Triton servers of a deployed environment, in a container on its Docker host.
  *
  * @throws {UserError} one line, if the environment was not deployed for it, the file does not fit, or the version is not served
  */
@@ -90,7 +90,9 @@ export async function deployToHost(options: DeployToHostOptions): Promise<Deploy
   const targets = targetsOf(await containersOf(docker, name), model);
   const [first] = targets;
   if (first === undefined) {
-    throw new UserError(`${name}: no Triton on ${where} serves ${model}; deploy the environment`);
+    throw new UserError(
+      `${name}: no Triton server on ${where} serves ${model}; deploy the environment`,
+    );
   }
   const { volume } = first;
   if (volume === undefined) {

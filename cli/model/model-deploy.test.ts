@@ -139,7 +139,7 @@ test("a version that the server rejects is removed again", async () => {
   expect(await versions()).toEqual(["1"]);
 });
 
-test("a Triton that does not run is reported although the timeout is longer", async () => {
+test("a Triton server that does not run is reported although the timeout is longer", async () => {
   await server.stop();
   await expect(deploy("--file", newWeights, "--timeout-seconds", "600")).rejects.toThrow(
     new RegExp(`^${model}: version 2 is not served: http://127.0.0.1:\\d+ does not respond$`),

@@ -44,11 +44,11 @@ export function registerModelDeploy(model: Command): void {
     )
     .option(
       "--folder <folder>",
-      "without --environment: model repository that the Triton has mounted",
+      "without --environment: model repository that the Triton server has mounted",
     )
     .option(
       "--url <url>",
-      "without --environment: http://host:port of a Triton with --model-control-mode=explicit",
+      "without --environment: http://host:port of a Triton server with --model-control-mode=explicit",
       baseUrl,
     )
     .option(
@@ -70,7 +70,7 @@ export function registerModelDeploy(model: Command): void {
 Five probes per second go to each gateway (with the key in ${apiKeyVariable}, if it requires one) and directly to each Triton server,
 whose releases promise different things (model_repository/README.md), from 2 s before to 2 s after the deployment.
 
-With --url, the variable ${modelControlKeyVariable} contains the key of the model control API, if the Triton requires one.
+With --url, the variable ${modelControlKeyVariable} contains the key of the model control API, if the Triton server requires one.
 
 Examples:
   $ npx clipstack model deploy dinov2-small --file new.onnx --environment search

@@ -25,7 +25,7 @@ describe("images per second are those of the GPUs that services use", () => {
       "tritonOnnx: { gpus: [0] }\ntritonTrt: { gpus: [0] }\n",
     );
     expect([all?.gpus, one?.gpus]).toEqual(["4 × rtx-4080", "4 × rtx-4080 (1 used)"]);
-    // one Triton ingests tensors at the same rate for one GPU as for four
+    // one Triton server ingests tensors at the same rate for one GPU as for four
     expect(one?.imagesPerSecond).toBeCloseTo(all?.imagesPerSecond ?? 0, 1);
     expect(all?.predictionSource).toContain("tensorrt, 64 clients");
     expect(one?.predictionSource).toContain("tensorrt on 1 of 4 GPUs, ");

@@ -71,7 +71,7 @@ export const predictEnvironment: Predict = ({ gpu, services, models }, gpusOf) =
 };
 
 function isPerGpu(count: number, tritons: Environment["services"]): boolean {
-  // each pod runs one Triton
+  // each pod runs one Triton server
   const inPods = tritons.some(({ workload }) => workload !== undefined);
   return count > 1 && (inPods || tritons.filter(({ name }) => /-\d+$/.test(name)).length > 1);
 }

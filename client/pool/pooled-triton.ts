@@ -9,7 +9,7 @@ export type TritonCall<T> = (triton: GrpcTransport, options: CallOptions) => Pro
 /**
  * Health check of one server; rejects, with the reason, if it must not be used.
  *
- * @param triton - Client of this Triton only; the same object in every check.
+ * @param triton - Client of this Triton server only; the same object in every check.
  */
 export type TritonHealthCheck = TritonCall<void>;
 

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { inferenceService } from "../triton/wire-grpc.ts";
 import { TritonPool } from "./triton-pool.ts";
 
-/** In a cluster, a name resolves to the changing addresses of several Tritons; here the test sets them. */
+/** In a cluster, a name resolves to the changing addresses of several Triton servers; here the test sets them. */
 
 const name = "tritons.test";
 /** Server on one address of this machine. It counts metadata requests. */
@@ -134,7 +134,7 @@ onLinux("distributes the calls to a name over all of its addresses", async () =>
   expect(await shares(pool, servers, 30)).toEqual([10, 10, 10]);
 });
 
-onLinux("sends a call to the Triton with the fewest outstanding calls", async () => {
+onLinux("sends a call to the Triton server with the fewest outstanding calls", async () => {
   const { servers, port } = await serversOn(2);
   const [slow, fast] = servers as [CountingServer, CountingServer];
   resolver(...addressesOf(servers));

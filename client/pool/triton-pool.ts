@@ -26,7 +26,7 @@ export interface TritonPoolObserver {
 
 /** Interval at which names are resolved again. */
 const resolveIntervalMs = 5_000;
-/** Interval for a name without a healthy Triton. */
+/** Interval for a name without a healthy Triton server. */
 const lostResolveIntervalMs = 1_000;
 
 /** Share of its deadline after which a call without a response is also sent to another server. */

@@ -67,7 +67,7 @@ const servers: readonly {
     },
   },
   {
-    name: "a real Triton",
+    name: "a real Triton server",
     missing: realTritonMissing,
     async start(repository) {
       const server = await startRealTriton(repository.path, {

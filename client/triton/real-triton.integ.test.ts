@@ -19,7 +19,7 @@ const missing = isExternal ? "" : realTritonMissing;
 const models: readonly TritonModel[] = [fp32Model, u8Model, jpegModel];
 
 describe.skipIf(missing !== "")(
-  `against a real Triton${missing === "" ? "" : ` (skipped: ${missing})`}`,
+  `against a real Triton server${missing === "" ? "" : ` (skipped: ${missing})`}`,
   () => {
     let repository: TestRepository | undefined;
     let triton: RealTriton | undefined;

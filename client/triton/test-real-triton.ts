@@ -28,7 +28,7 @@ const { path: home, missing } =
     ? await ciScript("real-triton")
     : { path: CLIPSTACK_REAL_TRITON, missing: "" };
 
-/** Reason why no real Triton is available; otherwise empty. */
+/** Reason why no real Triton server is available; otherwise empty. */
 export const realTritonMissing = missing;
 
 export function realTritonProgram(name: "tritonserver" | "perf_analyzer" | "python"): string {
@@ -39,7 +39,7 @@ export interface RealTriton {
   readonly url: string;
   readonly httpTarget: string;
   readonly grpcTarget: string;
-  /** Ports of HTTP, gRPC and metrics, which another Triton can use after this one has stopped. */
+  /** Ports of HTTP, gRPC and metrics, which another Triton server can use after this one has stopped. */
   readonly ports: readonly number[];
   readonly process: ChildProcess;
   readonly output: string;

@@ -8,7 +8,7 @@ import { closedPort, listen, type TestListener } from "../../http/test-listener.
 import { pngOf } from "./test-png.ts";
 import { type Transport, TritonError } from "./transport.ts";
 
-/** Tests that every {@link Transport} passes, with this project's server and with a real Triton. */
+/** Tests that every {@link Transport} passes, with this project's server and with a real Triton server. */
 export interface TransportSuite {
   readonly name: string;
   /** Model loaded on the server, with one FP32, UINT8 or BYTES (image file) input and one FP32 output. */

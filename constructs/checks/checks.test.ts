@@ -101,7 +101,7 @@ describe("MIG devices", () => {
     expect(migFindings(["MIG-a"], "1g.10gb")).toEqual([]);
     expect(migFindings([0, 1], undefined)).toEqual([]);
     expect(migFindings(["MIG-a", "MIG-b"], undefined)).toEqual([
-      "gpus must list one MIG device, because a CUDA process uses only one: several need a Triton each (topology per-gpu), got MIG-a, MIG-b",
+      "gpus must list one MIG device, because a CUDA process uses only one: several need a Triton server each (topology per-gpu), got MIG-a, MIG-b",
       "host.migProfile must be set if gpus has MIG devices: the models must fit their memory, got nothing",
     ]);
   });
@@ -226,9 +226,9 @@ describe("GPU and image", () => {
     expect(releaseFindings("nvcr.io/nvidia/tritonserver:26.07-py3", gpu)).toEqual([]);
   });
 
-  test("rejects a Triton that is too old for the options of the stacks", () => {
+  test("rejects a Triton server that is too old for the options of the stacks", () => {
     expect(tritonOptionFindings("nvcr.io/nvidia/tritonserver:24.05-py3")).toEqual([
-      "image must be 24.06 or newer, because older Tritons reject --model-config-name, got 'nvcr.io/nvidia/tritonserver:24.05-py3'",
+      "image must be 24.06 or newer, because older Triton servers reject --model-config-name, got 'nvcr.io/nvidia/tritonserver:24.05-py3'",
     ]);
     expect(tritonOptionFindings("nvcr.io/nvidia/tritonserver:24.06-py3")).toEqual([]);
     expect(tritonOptionFindings("my/triton:1.0")).toEqual([]);

@@ -49,7 +49,7 @@ export function migFindings(
     ...findingIf(
       gpus.length > 1,
       "gpus",
-      "list one MIG device, because a CUDA process uses only one: several need a Triton each (topology per-gpu)",
+      "list one MIG device, because a CUDA process uses only one: several need a Triton server each (topology per-gpu)",
       gpus.join(", "),
     ),
     ...findingIf(

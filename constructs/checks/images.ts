@@ -26,7 +26,7 @@ export function tritonOptionFindings(image: string, path = "image"): readonly st
   return findingIf(
     (tritonReleaseOf(image) ?? firstWithOptions) < firstWithOptions,
     path,
-    `be ${firstWithOptions} or newer, because older Tritons reject --model-config-name`,
+    `be ${firstWithOptions} or newer, because older Triton servers reject --model-config-name`,
     `'${image}'`,
   );
 }

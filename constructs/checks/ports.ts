@@ -54,7 +54,7 @@ export function nodePortFindings(nodePort: number, mapped: readonly number[]): r
   ];
 }
 
-/** Rejects a Triton published on all interfaces, because Triton has no authentication. */
+/** Rejects a Triton server published on all interfaces, because Triton has no authentication. */
 export function exposureFindings(
   expose: "loopback" | "all-interfaces",
   allowUnauthenticated: boolean,

@@ -2,7 +2,7 @@ import { type ByTower, type TowerDownload, towerName } from "../models/downloade
 import { type FileKind, type ServedTower, tokenizerFile } from "../models/served-towers.ts";
 import { finding, findingIf } from "./findings.ts";
 
-/** Rejects a Triton that would load every model of an image with weights, and versions that it could not load. */
+/** Rejects a Triton server that would load every model of an image with weights, and versions that it could not load. */
 export function weightsFindings(
   weights: "volume" | "host-path" | "image" | "url",
   modelControl: "none" | "explicit" | "open",

@@ -16,10 +16,10 @@ import { ModelConfiguration, type ModelConfigurationProps } from "./model-config
 import type { ModelWeights } from "./model-weights.ts";
 import { OneShot } from "./one-shot.ts";
 
-/** Decoder of JPEG files in a Triton. */
+/** Decoder of JPEG files in a Triton server. */
 export type JpegDecoder = "none" | "dali";
 
-/** Ensemble that accepts JPEG files in a Triton with a backend; undefined without a decoder. */
+/** Ensemble that accepts JPEG files in a Triton server with a backend; undefined without a decoder. */
 export function jpegKind(
   backend: keyof typeof backendKinds,
   decoder: JpegDecoder = "none",
@@ -30,9 +30,9 @@ export function jpegKind(
 
 export interface DaliModelsProps
   extends Pick<ModelConfigurationProps, "host" | "tools" | "reload"> {
-  /** Name of the Triton's container, which starts the names of its objects. */
+  /** Name of the Triton server's container, which starts the names of its objects. */
   readonly server: string;
-  /** Name of the Triton in the stack. */
+  /** Name of the Triton server in the stack. */
   readonly service: string;
   /** Models with the pipelines in their repository, which `clipstack model pipeline` writes. */
   readonly weights: ModelWeights;

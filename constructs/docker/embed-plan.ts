@@ -169,7 +169,7 @@ export function embedPlan(props: EmbedServerProps, name: string): EmbedPlan {
   };
 }
 
-/** Maximum start time. A gateway becomes ready after its first Triton, which may build engines for minutes. */
+/** Maximum start time. A gateway becomes ready after its first Triton server, which may build engines for minutes. */
 function startSecondsOf(backend: EmbedBackend): number {
   if (backend.kind === "onnxruntime") return loadSeconds;
   return loadSeconds + Math.max(0, ...backend.upstreams.map((triton) => triton.startSeconds));

@@ -38,7 +38,7 @@ function synthEmbed(props: Partial<EmbedServerProps> = {}, host: Partial<GpuHost
   return { ...result, server, container: result.at("test/embed/container") };
 }
 
-/** Synthesizes a gateway to two Tritons. */
+/** Synthesizes a gateway to two Triton servers. */
 function synthGateway() {
   let server: EmbedServer | undefined;
   const result = synth((stack) => {
@@ -105,7 +105,7 @@ test("requires the execution provider of its device", () => {
   expect(provider(synthGateway().container)).toBe("cpu");
 });
 
-test("connects to its Tritons over gRPC by their names on the network", () => {
+test("connects to its Triton servers over gRPC by their names on the network", () => {
   const { container, at } = synthGateway();
   expect(settingsOf(container)).toMatchObject({
     BACKEND: "triton",
@@ -117,14 +117,14 @@ test("connects to its Tritons over gRPC by their names on the network", () => {
   expect(container.networks_advanced).toEqual(at("test/triton-0/container").networks_advanced);
 });
 
-test("does not depend on the containers of its Tritons", () => {
+test("does not depend on the containers of its Triton servers", () => {
   const { container, address } = synthGateway();
   const text = JSON.stringify(container);
   expect(container).not.toHaveProperty("depends_on");
   expect(text).not.toContain(address("test/triton-0/container"));
 });
 
-test("has time for the engine builds of its Tritons", () => {
+test("has time for the engine builds of its Triton servers", () => {
   const { container, at } = synthGateway();
   expect(at("test/triton-0/container").healthcheck.start_period).toBe("7m0s");
   expect(container.healthcheck.start_period).toBe("9m0s");

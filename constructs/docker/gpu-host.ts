@@ -178,7 +178,7 @@ export class GpuHost extends Construct implements HostFacts {
     if (this.#modelControlKey === undefined) {
       const key = new DataResource(this, "model-control-key", {
         input: { key: expression("uuid()") },
-        // another key would replace every Triton
+        // another key would replace every Triton server
         lifecycle: { ignoreChanges: ["input"] },
       });
       this.#modelControlKey = expression(`sensitive(${key.fqn}.output.key)`);

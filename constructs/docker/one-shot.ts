@@ -71,7 +71,7 @@ export class OneShot extends Construct {
     // A failing provisioner taints the container, so that it is created again; a failing postcondition does not.
     this.container.addOverride("for_each", expression(`toset([${key}])`));
     this.container.addOverride("provisioner.0.local-exec.quiet", true);
-    // a Triton that loads a configuration may build engines for longer than the provider's default of 20 minutes
+    // a Triton server that loads a configuration may build engines for longer than the provider's default of 20 minutes
     this.container.addOverride("timeouts.create", "2h");
     host.addPrerequisite(this.container, expression(key));
   }

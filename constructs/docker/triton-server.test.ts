@@ -321,13 +321,13 @@ test("requires no key with open or without model control", () => {
   }
 });
 
-test("keeps the key of the model control API, because a new one would replace every Triton", () => {
+test("keeps the key of the model control API, because a new one would replace every Triton server", () => {
   const key = synthTriton().at("test/host/model-control-key");
   expect(key.input).toEqual({ key: `\${uuid()}` });
   expect(key.lifecycle.ignore_changes).toEqual(["input"]);
 });
 
-test("a Triton that is replaced does not reload its configuration", () => {
+test("a Triton server that is replaced does not reload its configuration", () => {
   const generation = (props: Partial<TritonServerProps>) =>
     synthTriton({ modelControl: "explicit", ...props }).at(
       "test/triton/configuration/apply/container",

@@ -25,7 +25,7 @@ export const embed = z
     backend: choice(
       ["onnxruntime", "triton"],
       "onnxruntime",
-      "`onnxruntime`: ONNX Runtime in the embed server. `triton`: gateway to the Tritons of this release.",
+      "`onnxruntime`: ONNX Runtime in the embed server. `triton`: gateway to the Triton servers of this release.",
     ),
     accelerator: choice(
       ["cpu", "gpu"],

@@ -88,7 +88,7 @@ export const triton = z
       "Whether Triton, which has no authentication, may be reachable from outside the cluster.",
     ),
     service: service(undefined).describe(
-      "Service of the Tritons. A second, headless Service is for gRPC.",
+      "Service of the Triton servers. A second, headless Service is for gRPC.",
     ),
     replicas: replicas(1),
     autoscaling: z
@@ -97,7 +97,7 @@ export const triton = z
         metric: choice(
           ["queue-time", "cpu"],
           "queue-time",
-          "`queue-time`: time of a request in Triton's queue. `cpu`: for Tritons without a GPU.",
+          "`queue-time`: time of a request in Triton's queue. `cpu`: for Triton servers without a GPU.",
         ),
         source: choice(
           ["keda", "prometheus-adapter"],

@@ -17,7 +17,7 @@ import { towerFilesFindings } from "./cluster-weights.ts";
 import type { GpuCluster } from "./gpu-cluster.ts";
 import { namedObjects } from "./namespace-requirements.ts";
 
-/** Findings of the embed server and Tritons in a cluster that are known during synthesis. */
+/** Findings of the embed server and Triton servers in a cluster that are known during synthesis. */
 export function clusterFindings(
   props: ClusterInferenceProps,
   plan: ClusterPlan,

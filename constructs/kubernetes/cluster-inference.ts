@@ -14,7 +14,7 @@ import { podSummary } from "./kubernetes-quantities.ts";
 import { clusterApis, monitorLabels, namedObjects } from "./namespace-requirements.ts";
 import { RolloutGate } from "./rollout-gate.ts";
 
-/** Embed server and Tritons in a cluster, deployed with the chart `clipstack` and checked during synthesis. */
+/** Embed server and Triton servers in a cluster, deployed with the chart `clipstack` and checked during synthesis. */
 export class ClusterInference extends Construct {
   readonly chart: InferenceChart;
   /** Entries of the environment output, the embed server first. */

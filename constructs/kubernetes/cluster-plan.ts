@@ -28,7 +28,7 @@ import { chartImage } from "./chart-values-for.ts";
 import { type ClusterWeights, type TowerFiles, towerFiles } from "./cluster-weights.ts";
 import type { GpuCluster } from "./gpu-cluster.ts";
 
-/** Props of the embed server and Tritons in a cluster, and the plan derived from them. */
+/** Props of the embed server and Triton servers in a cluster, and the plan derived from them. */
 
 /** Model kind and weights of the models of the embed server and the Triton servers. */
 export type ClusterModel = ClusterWeights & {
@@ -44,7 +44,7 @@ export type ClusterModel = ClusterWeights & {
 export interface ClusterEmbed {
   /** Image with a tag or digest, which the cluster can pull. */
   readonly image: string;
-  /** `onnxruntime`: ONNX Runtime in the embed server, on the cluster's accelerator. `triton`: gateway to the Tritons. */
+  /** `onnxruntime`: ONNX Runtime in the embed server, on the cluster's accelerator. `triton`: gateway to the Triton servers. */
   readonly backend: "onnxruntime" | "triton";
   readonly service: "ClusterIP" | "NodePort" | "LoadBalancer";
   /**
@@ -265,7 +265,7 @@ function embedWorkload(
 ): Workload {
   const pods = podCounts(embed);
   const isGateway = embed.backend === "triton";
-  // a gateway becomes ready after its first Triton, whose image the first gateway also waits for
+  // a gateway becomes ready after its first Triton server, whose image the first gateway also waits for
   const readySeconds = embedStartSeconds + (isGateway ? startSeconds : 0);
   const firstSeconds = isGateway ? imagePullSeconds.triton : 0;
   return {

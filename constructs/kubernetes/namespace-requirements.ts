@@ -2,7 +2,7 @@ import { labelNames, podAppName } from "../../contract/pods.ts";
 import type { ClusterInferenceProps, ClusterPlan } from "./cluster-plan.ts";
 import type { ClusterRequirements } from "./cluster-requirements.ts";
 
-/** Requirements of the embed server and Tritons that a cluster must meet before the deployment. */
+/** Requirements of the embed server and Triton servers that a cluster must meet before the deployment. */
 
 /** Required APIs that are not part of Kubernetes itself. */
 export function clusterApis(

@@ -13,7 +13,7 @@ const loadSeconds = 120;
 const engineBuildSeconds = 300;
 
 /**
- * Maximum time until a Triton is ready, with an empty engine cache.
+ * Maximum time until a Triton server is ready, with an empty engine cache.
  *
  * @param compiles - Whether TensorRT builds engines.
  * @param executionInstances - Execution instances of the model, over all GPUs.

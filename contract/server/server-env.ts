@@ -132,14 +132,14 @@ export const serverEnv = z
      * pixels, or the image files themselves; `dali` and `dali-trt` forward JPEG files to DALI, and others as normalised images.
      */
     TRITON_MODEL_KIND: z.enum(servedKinds).default("fp32"),
-    /** Deadline of one inference on a Triton. */
+    /** Deadline of one inference on a Triton server. */
     TRITON_TIMEOUT_MS: integer(1, 600_000).default(30_000),
-    /** PEM file with the certificate authorities of the Tritons. Enables TLS for gRPC. */
+    /** PEM file with the certificate authorities of the Triton servers. Enables TLS for gRPC. */
     TRITON_TLS_CA_FILE: z.string().min(1).optional(),
     /** PEM files with the gateway's certificate chain and private key. Both or neither. */
     TRITON_TLS_CERT_FILE: z.string().min(1).optional(),
     TRITON_TLS_KEY_FILE: z.string().min(1).optional(),
-    /** Required name in the Tritons' certificates, instead of the host in TRITON_GRPC_URLS. */
+    /** Required name in the Triton servers' certificates, instead of the host in TRITON_GRPC_URLS. */
     TRITON_TLS_SERVER_NAME: z
       .string()
       .regex(/^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/, "must be a host name")

@@ -4,8 +4,8 @@ import { toEmbedError } from "./errors.ts";
 
 test.each([
   [
-    "no Triton can be used: 10.0.0.7:8001: connect ECONNREFUSED 10.0.0.7:8001",
-    "no Triton can be used: upstream: connect ECONNREFUSED upstream",
+    "no Triton server can be used: 10.0.0.7:8001: connect ECONNREFUSED 10.0.0.7:8001",
+    "no Triton server can be used: upstream: connect ECONNREFUSED upstream",
   ],
   ["triton-0.models.svc:8001: not ready", "upstream: not ready"],
   ["[fd00::7]:8001: not ready", "upstream: not ready"],

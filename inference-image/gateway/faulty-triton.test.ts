@@ -251,7 +251,7 @@ test("requests wait while no server is ready for a moment, and fail once that la
   triton.ready = false;
   await until(() => !states()[0]!);
   await sleep(2_100);
-  await expect(axes(embedder, 3)).rejects.toThrow("no Triton can be used");
+  await expect(axes(embedder, 3)).rejects.toThrow("no Triton server can be used");
 });
 
 test("no request fails with one server faulty, one frozen and one healthy", async () => {

@@ -44,7 +44,7 @@ async function gateway(): Promise<TestGateway> {
   return made;
 }
 
-describe("under load, with two Tritons", () => {
+describe("under load, with two Triton servers", () => {
   test("both receive calls", async () => {
     const made = await gateway();
     const running = sendContinuously(made);
@@ -91,7 +91,7 @@ describe("under load, with two Tritons", () => {
     expect(running.counts.rejected).toBe(0);
   });
 
-  test("accepted requests stay queued while no Triton is available and are answered after a restart", async () => {
+  test("accepted requests stay queued while no Triton server is available and are answered after a restart", async () => {
     const made = await gateway();
     const running = sendContinuously(made);
     await running.more(20);
@@ -146,7 +146,7 @@ describe("in the embed server", () => {
     return reason;
   };
 
-  test("is ready while one of its Tritons is healthy, and counts the calls of each", async () => {
+  test("is ready while one of its Triton servers is healthy, and counts the calls of each", async () => {
     await start([tritons[0]!.target, "127.0.0.1:9"]);
     while ((await readiness()).status !== 200) await sleep(20);
     const answer = await fetch(`${url}/embed`, {
@@ -170,7 +170,7 @@ describe("in the embed server", () => {
   test("reports why it is not ready and rejects with 503", async () => {
     await start(["127.0.0.1:9"]);
     expect(await reasonWith("ECONNREFUSED")).toBe(
-      "no Triton can be used: 127.0.0.1:9: connect ECONNREFUSED 127.0.0.1:9",
+      "no Triton server can be used: 127.0.0.1:9: connect ECONNREFUSED 127.0.0.1:9",
     );
     const answer = await fetch(`${url}/embed`, {
       method: "POST",
@@ -182,10 +182,10 @@ describe("in the embed server", () => {
     expect(await answer.json()).toMatchObject({ error: { code: "unavailable" } });
   });
 
-  test("reports that its Triton has no such model", async () => {
+  test("reports that its Triton server has no such model", async () => {
     await start([tritons[0]!.target], "dinov2-small");
     expect(await reasonWith("dinov2_small")).toBe(
-      `no Triton can be used: ${tritons[0]!.target}: dinov2_small is not ready`,
+      `no Triton server can be used: ${tritons[0]!.target}: dinov2_small is not ready`,
     );
   });
 });

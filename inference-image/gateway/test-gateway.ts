@@ -9,7 +9,7 @@ import { TritonImageEmbedder } from "./triton-embedder.ts";
 
 const pixelBytes = imageBytes(imageTowerOf(defaultModel), "uint8")!;
 
-/** Gateway under constant load for tests, while its Tritons die, hang and restart. */
+/** Gateway under constant load for tests, while its Triton servers die, hang and restart. */
 
 /** Maximum time of any step in milliseconds, much shorter than a hang. */
 const longMs = 20_000;
@@ -24,7 +24,7 @@ export interface TestGateway {
   close(): Promise<void>;
 }
 
-/** Resolves when all of its Tritons are in rotation. */
+/** Resolves when all of its Triton servers are in rotation. */
 export async function testGateway(targets: readonly string[]): Promise<TestGateway> {
   const healthy = new Map<string, boolean>();
   const answered = new Map<string, number>();

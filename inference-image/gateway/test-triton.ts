@@ -38,7 +38,7 @@ export async function startTestTriton(
   };
 }
 
-/** Starts a gateway to a Triton on a free port of the loopback interface. */
+/** Starts a gateway to a Triton server on a free port of the loopback interface. */
 export async function startGateway(
   { ports }: Pick<TestTriton, "ports">,
   specs: readonly ModelSpec[],

@@ -67,7 +67,7 @@ test("splits requests beyond the model's batch size", async () => {
   expect(triton.calls.sort()).toEqual([1, 4]);
 });
 
-test("batches the requests that arrive while its Tritons are busy", async () => {
+test("batches the requests that arrive while its Triton servers are busy", async () => {
   const triton = await new FakeTriton().start();
   const embedder = await embedderOf([triton], { callsPerTriton: 1 });
   const { closed, open } = gate();
@@ -111,7 +111,7 @@ test("sends one call more than the model has instances", async () => {
   expect(triton.calls).toEqual([1, 1, 1, 1, 1, 4]);
 });
 
-test("distributes calls over all Tritons", async () => {
+test("distributes calls over all Triton servers", async () => {
   const tritons = await Promise.all([0, 1, 2].map(() => new FakeTriton().start()));
   const embedder = await embedderOf(tritons);
   await until(async () => {
@@ -148,7 +148,7 @@ test.each([
   expect(staying.calls.reduce((sum, size) => sum + size, 0)).toBe(8);
 });
 
-test("takes a Triton out of rotation while its model is not ready", async () => {
+test("takes a Triton server out of rotation while its model is not ready", async () => {
   const [first, second] = [await new FakeTriton().start(), await new FakeTriton().start()];
   const healthy = new Map<string, number>();
   const observer = {
@@ -170,7 +170,7 @@ test("takes a Triton out of rotation while its model is not ready", async () => 
   expect(first.arrived).toBeGreaterThan(arrived);
 });
 
-test("is ready while one Triton is healthy and otherwise reports why not", async () => {
+test("is ready while one Triton server is healthy and otherwise reports why not", async () => {
   const triton = await new FakeTriton().start();
   const down = await closedPort();
   const embedder = await embedderOf([triton, `127.0.0.1:${down}`]);
@@ -178,7 +178,7 @@ test("is ready while one Triton is healthy and otherwise reports why not", async
   triton.ready = false;
   await until(async () => !(await embedder.ready()));
   expect(embedder.unavailableReason).toBe(
-    `no Triton can be used: ${triton.target}: ${fp32Model.name} is not ready; 127.0.0.1:${down}: connect ECONNREFUSED 127.0.0.1:${down}`,
+    `no Triton server can be used: ${triton.target}: ${fp32Model.name} is not ready; 127.0.0.1:${down}: connect ECONNREFUSED 127.0.0.1:${down}`,
   );
   await sleep(2_100);
   await expect(axes(embedder, 1)).rejects.toThrow(`[unavailable] ${embedder.unavailableReason}`);
@@ -195,11 +195,11 @@ test("reports a target that cannot be resolved", async () => {
   onTestFinished(() => embedder.close());
   await until(() => embedder.unavailableReason?.includes("resolved") ?? false);
   expect(embedder.unavailableReason).toBe(
-    "no Triton can be used: no-such-host.invalid:8001: the name cannot be resolved",
+    "no Triton server can be used: no-such-host.invalid:8001: the name cannot be resolved",
   );
 });
 
-test("resolves Tritons by host name", async () => {
+test("resolves Triton servers by host name", async () => {
   const triton = await new FakeTriton().start();
   const embedder = await embedderOf([triton.target.replace("127.0.0.1", "localhost")]);
   expect(await axes(embedder, 3)).toEqual([3]);
@@ -213,11 +213,11 @@ test("rejects another model in one line", async () => {
   const embedder = await embedderOf([other], { usable: 0 });
   await until(() => embedder.unavailableReason?.includes("must") ?? false);
   expect(embedder.unavailableReason).toBe(
-    `no Triton can be used: ${other.target}: openclip_vit_b32 must take image UINT8 [-1, 224, 224, 3], or image FP32 [-1, 3, 224, 224], or image BYTES [-1, 1], or image UINT8 [-1, -1] and give embedding FP32 [-1, 512], got data FP32 [-1, 3, 336, 336] and embedding FP32 [-1, 512]`,
+    `no Triton server can be used: ${other.target}: openclip_vit_b32 must take image UINT8 [-1, 224, 224, 3], or image FP32 [-1, 3, 224, 224], or image BYTES [-1, 1], or image UINT8 [-1, -1] and give embedding FP32 [-1, 512], got data FP32 [-1, 3, 336, 336] and embedding FP32 [-1, 512]`,
   );
 });
 
-test("excludes a Triton with another model input than the others", async () => {
+test("excludes a Triton server with another model input than the others", async () => {
   const pixels = await new FakeTriton(u8Model).start();
   const floats = await new FakeTriton(fp32Model).start();
   const reasons: string[] = [];
@@ -232,7 +232,7 @@ test("excludes a Triton with another model input than the others", async () => {
   expect(await axes(embedder, 1, 2)).toEqual([1, 2]);
 });
 
-test("reads the model metadata again after a restart of its Triton", async () => {
+test("reads the model metadata again after a restart of its Triton server", async () => {
   const triton = await new FakeTriton().start();
   const embedder = await embedderOf([triton]);
   await axes(embedder, 1);

@@ -10,7 +10,7 @@ import type { RunningEmbedServer } from "../server/embed-server.ts";
 import { startLoading } from "../server/test-embed-server.ts";
 import { FakeTriton } from "./test-fake-triton.ts";
 
-/** Gateway with a Triton that requires TLS, a client certificate and a key in the metadata. */
+/** Gateway with a Triton server that requires TLS, a client certificate and a key in the metadata. */
 
 const certificates = {
   triton: testCertificate("triton.internal"),
@@ -101,7 +101,7 @@ const noTls = {
   TRITON_TLS_SERVER_NAME: "",
 };
 
-describe("does not use a Triton", () => {
+describe("does not use a Triton server", () => {
   test.each<[string, Overrides, RegExp]>([
     [
       "whose certificate another authority signed",
@@ -116,9 +116,9 @@ describe("does not use a Triton", () => {
     [
       "that does not accept the gateway's certificate",
       { TRITON_TLS_CERT_FILE: "other.pem", TRITON_TLS_KEY_FILE: "other.key" },
-      /^no Triton can be used: /,
+      /^no Triton server can be used: /,
     ],
-    ["without TLS settings, if it requires TLS", noTls, /^no Triton can be used: /],
+    ["without TLS settings, if it requires TLS", noTls, /^no Triton server can be used: /],
   ])("%s", async (_, overrides, reason) => {
     await startGateway(withPaths(overrides));
     expect(await readiness()).toMatch(reason);

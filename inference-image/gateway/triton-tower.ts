@@ -52,7 +52,7 @@ export interface TritonEmbedderOptions {
   /** Maximum number of items per call in addition to the model's. @default - the model's */
   readonly maxBatchSize?: number | undefined;
   /**
-   * Maximum number of concurrent calls per Triton. Further items are queued and batched into the next call, which costs the
+   * Maximum number of concurrent calls per Triton server. Further items are queued and batched into the next call, which costs the
    * gateway less than several calls.
    *
    * @default - the number of model instances plus one
@@ -88,7 +88,7 @@ interface Waiting<Item> {
 
 /**
  * One tower of a model behind Triton servers. Calls are balanced over the healthy servers, and a call whose server dies or hangs is retried
- * on another: no accepted request is lost while one is healthy. Without a healthy Triton, `settle` rejects its items.
+ * on another: no accepted request is lost while one is healthy. Without a healthy Triton server, `settle` rejects its items.
  */
 export class TritonTower<Item> {
   readonly #options: TritonTowerOptions<Item>;
@@ -127,14 +127,14 @@ export class TritonTower<Item> {
         ejected: (target) => options.observer?.ejected?.(target),
         health: (target, healthy, reason) => {
           options.observer?.health(target, healthy, reason);
-          // another healthy Triton accepts more calls
+          // another healthy Triton server accepts more calls
           this.#dispatch();
         },
       },
     });
   }
 
-  /** Payload of the model, from the first Triton that responds; `undefined` until then. */
+  /** Payload of the model, from the first Triton server that responds; `undefined` until then. */
   get payload(): TowerPayload<Item> | undefined {
     return this.#payload;
   }
@@ -164,7 +164,7 @@ export class TritonTower<Item> {
     const { healthy, unhealthyReasons } = this.#pool;
     return healthy > 0
       ? undefined
-      : `no Triton can be used: ${unhealthyReasons || "not connected yet"}`;
+      : `no Triton server can be used: ${unhealthyReasons || "not connected yet"}`;
   }
 
   async ready(): Promise<boolean> {

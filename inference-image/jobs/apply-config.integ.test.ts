@@ -36,7 +36,7 @@ const image: Fp32Tensor = {
 };
 
 describe.skipIf(realTritonMissing !== "")(
-  `apply-config with a real Triton${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
+  `apply-config with a real Triton server${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
   () => {
     let repository: TestRepository;
     let triton: RealTriton;

@@ -299,7 +299,7 @@ describe("fails after the timeout and restores the previous configuration if the
     );
   });
 
-  test("is not a Triton", async () => {
+  test("is not a Triton server", async () => {
     const server = await fake((_request, response) => {
       response.statusCode = 404;
       response.end("<html>");

@@ -59,7 +59,7 @@ test("knows its models while they are loading, but has no embedder", async () =>
 
 test("is ready when all models are", async () => {
   expect(await served().ready()).toBe(true);
-  const models = served({ ready: async () => false, unavailableReason: "no Triton" });
+  const models = served({ ready: async () => false, unavailableReason: "no Triton server" });
   expect(await models.ready()).toBe(false);
-  expect(models.unavailableReason).toBe("no Triton");
+  expect(models.unavailableReason).toBe("no Triton server");
 });

@@ -13,7 +13,7 @@ import { startGateway, startTestTriton, type TestTriton } from "../gateway/test-
 import type { RunningEmbedServer } from "../server/embed-server.ts";
 import { startOpenAiServer } from "./test-openai-server.ts";
 
-/** OpenAI's client, unmodified, against a gateway with an API key and TLS, and a Triton behind it. */
+/** OpenAI's client, unmodified, against a gateway with an API key and TLS, and a Triton server behind it. */
 
 const specs = [defaultModel, dinov2Small];
 const apiKey = "a-key-for-the-openai-gateway";
@@ -113,7 +113,7 @@ test("a client that does not trust the certificate does not connect", async () =
   await untrusting.close();
 });
 
-test("while no Triton responds, the error is a server error", async () => {
+test("while no Triton server responds, the error is a server error", async () => {
   await triton.stop();
   const response = await undiciFetch(`${url()}${embedPaths.openAiEmbeddings}?timeout=2000000`, {
     method: "POST",

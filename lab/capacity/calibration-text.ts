@@ -82,9 +82,9 @@ export function crossValidationText(
     `${formatPercent(coverage(rows))} of ${rows.length} figures are inside their P10-P90 interval, which follows from the errors in the other settings (nominal: 80 %).`,
     `Published relative to predicted, P10 to P90, each setting counting equally: ${band("throughput")} for throughput, ${band("latency")} for latency.`,
     "",
-    "link or ingest: fit of the remote settings if one Triton takes a given time per float32 image",
+    "link or ingest: fit of the remote settings if one Triton server takes a given time per float32 image",
     textTable([
-      ["  ingest of one Triton", "link", "median error", "within 25 %"],
+      ["  ingest of one Triton server", "link", "median error", "within 25 %"],
       ...profile.map(({ ingestMs, bandwidthMbps, medianError, within25, figures }) => [
         ingestMs === undefined ? "  as measured" : `  ${ingestMs} ms`,
         bandwidthMbps > 9_000 ? "unlimited" : `${formatNumber(bandwidthMbps)} Mbit/s`,
@@ -93,6 +93,6 @@ export function crossValidationText(
       ]),
     ]),
     "",
-    "The errors do not distinguish the two parameters: the published figures identify the sum of the times per image on the link and in one Triton, not its parts.",
+    "The errors do not distinguish the two parameters: the published figures identify the sum of the times per image on the link and in one Triton server, not its parts.",
   ].join("\n");
 }

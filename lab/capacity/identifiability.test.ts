@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { ingestProfile } from "./identifiability.ts";
 import { testFacts } from "./test-facts.ts";
 
-test("the published figures fit as well if one Triton limits the remote runs instead of the link", () => {
+test("the published figures fit as well if one Triton server limits the remote runs instead of the link", () => {
   const profile = ingestProfile(testFacts);
   const errors = profile.map(({ medianError }) => medianError);
   expect(Math.max(...errors) - Math.min(...errors)).toBeLessThan(0.06);

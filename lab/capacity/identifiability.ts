@@ -3,9 +3,9 @@ import { calibratePublished } from "./calibrate.ts";
 import { checkPublished, explainedError } from "./check.ts";
 import type { PublishedFacts } from "./published-facts.ts";
 
-/** Fit of the remote settings under an assumed ingest time of one Triton. */
+/** Fit of the remote settings under an assumed ingest time of one Triton server. */
 export interface ProfilePoint {
-  /** Assumed ingest time of one Triton per float32 image; `undefined`: as measured. */
+  /** Assumed ingest time of one Triton server per float32 image; `undefined`: as measured. */
   readonly ingestMs: number | undefined;
   /** Bandwidth that calibration then assigns to the client's link. */
   readonly bandwidthMbps: number;
@@ -14,11 +14,11 @@ export interface ProfilePoint {
   readonly figures: number;
 }
 
-/** Ingest times of one Triton per float32 image: from below the published input time to the limit of all remote runs. */
+/** Ingest times of one Triton server per float32 image: from below the published input time to the limit of all remote runs. */
 const assumedIngestMs = [undefined, 0.7, 3, 6, 12, 18, 22];
 
 /**
- * Fit of the remote settings for different ingest times of one Triton. Link and ingest are not identified if the errors do not
+ * Fit of the remote settings for different ingest times of one Triton server. Link and ingest are not identified if the errors do not
  * distinguish them.
  */
 export function ingestProfile({

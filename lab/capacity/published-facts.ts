@@ -18,7 +18,7 @@ export interface PublishedParameters extends CapacityParameters {
   readonly decodeMsPerImage: number;
   /** Processor time of Pillow for an image, and the size of its file. */
   readonly pillowDecode: { readonly ms: number; readonly bytes: number };
-  /** Ingest time of one Triton per float32 image in place of the measured one; see `identifiability.ts`. */
+  /** Ingest time of one Triton server per float32 image in place of the measured one; see `identifiability.ts`. */
   readonly assumedIngestMs?: number;
   /** Compute time of one image by `file/backend`, for settings that differ from the GPU's best. */
   readonly settingFirstImageMs: Readonly<Record<string, number>>;

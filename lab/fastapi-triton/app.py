@@ -1,4 +1,4 @@
-"""Baseline of `npm run lab -- gateway`: FastAPI and Pillow in front of a Triton, with NVIDIA's client.
+"""Baseline of `npm run lab -- gateway`: FastAPI and Pillow in front of a Triton server, with NVIDIA's client.
 
 It has the same requests and responses as the embed server's `POST /embed` with one image, applies OpenCLIP's validation transform
 without the normalisation, and calls the model that accepts pixels (gRPC, UINT8). Decoding, resizing and the call run in FastAPI's

@@ -10,7 +10,7 @@ import { runToEnd } from "../load/run-process.ts";
 const script = fileURLToPath(new URL("./measure-ingest.ts", import.meta.url));
 
 test.skipIf(realTritonMissing !== "")(
-  `measures every payload format on one and two cores of a real Triton${realTritonMissing === "" ? "" : ` (skipped: ${realTritonMissing})`}`,
+  `measures every payload format on one and two cores of a real Triton server${realTritonMissing === "" ? "" : ` (skipped: ${realTritonMissing})`}`,
   async () => {
     const folder = await mkdtemp(join(tmpdir(), "clipstack-ingest-test-"));
     try {

@@ -27,7 +27,7 @@ afterEach(async () => {
 });
 
 test.skipIf(realTritonMissing !== "")(
-  `clipstack and perf_analyzer measure similar figures on a real Triton${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
+  `clipstack and perf_analyzer measure similar figures on a real Triton server${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
   async () => {
     const triton = await startSleepingTriton(delayMs);
     stops.push(() => triton.stop());

@@ -16,7 +16,7 @@ import { runClipstackLoad } from "./run-load.ts";
 
 /** Servers under load, each with the path of its baseline load generator. */
 export interface AgreeTargets {
-  /** HTTP (`http://host:port`) and gRPC (`host:port`) addresses of a Triton, and the path of perf_analyzer. */
+  /** HTTP (`http://host:port`) and gRPC (`host:port`) addresses of a Triton server, and the path of perf_analyzer. */
   readonly triton?: {
     readonly http: string;
     readonly grpc: string;

@@ -1,4 +1,4 @@
-/** Runs a Triton that computes nothing for the default model; prints its target and ends with its parent. */
+/** Runs a Triton server that computes nothing for the default model; prints its target and ends with its parent. */
 import { defaultModel } from "../../contract/models/index.ts";
 import { startNullTriton } from "./null-triton.ts";
 

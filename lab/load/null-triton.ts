@@ -40,12 +40,12 @@ export const nullTritonPayloads = {
   jpeg: "jpeg",
 } as const satisfies Partial<Record<ModelKind, ImagePayload>>;
 
-/** As a Triton in C++, which enlarges its windows to the bandwidth; Node's default of 64 KiB takes ten round trips per FP32 image. */
+/** As a Triton server in C++, which enlarges its windows to the bandwidth; Node's default of 64 KiB takes ten round trips per FP32 image. */
 const windowBytes = 8 * 1024 * 1024;
 
 type Method = "ModelReady" | "ModelMetadata" | "ModelConfig" | "ModelInfer";
 
-/** Starts a Triton that serves every payload format of an image tower on a free port of the loopback interface. */
+/** Starts a Triton server that serves every payload format of an image tower on a free port of the loopback interface. */
 export async function startNullTriton(options: NullTritonOptions): Promise<NullTriton> {
   const { beforeResponse } = options;
   const batches: number[] = [];

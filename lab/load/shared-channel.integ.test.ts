@@ -48,7 +48,7 @@ async function rateBehindLink(
 }
 
 test.skipIf(realTritonMissing !== "")(
-  `a real Triton enlarges the flow-control window of a shared channel until it fills the link${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
+  `a real Triton server enlarges the flow-control window of a shared channel until it fills the link${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
   async () => {
     const triton = await startSleepingTriton(2);
     onTestFinished(() => triton.stop());

@@ -30,7 +30,7 @@ class TritonPythonModel:
         return [pb_utils.InferenceResponse(response) for _ in requests]
 `;
 
-/** Starts a real Triton whose model sleeps for `ms` per request; two requests run concurrently. */
+/** Starts a real Triton server whose model sleeps for `ms` per request; two requests run concurrently. */
 export async function startSleepingTriton(
   ms: number,
 ): Promise<Pick<RealTriton, "url" | "grpcTarget" | "stop">> {

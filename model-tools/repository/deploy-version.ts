@@ -22,7 +22,7 @@ export interface DeployVersionOptions {
   readonly file: string;
   /** Model repository that the server has mounted. */
   readonly repository: string;
-  /** `http://host:port` of the Triton, with `--model-control-mode=explicit`. */
+  /** `http://host:port` of the Triton server, with `--model-control-mode=explicit`. */
   readonly url: string;
   /** Key of the model control API, if it requires one. */
   readonly key?: string;
@@ -39,13 +39,13 @@ export interface DeployedVersion {
   readonly served: readonly string[];
 }
 
-/** Version to add to a model's folder, and the Tritons that load it. */
+/** Version to add to a model's folder, and the Triton servers that load it. */
 export interface AddVersionOptions {
   /** Folder of the model in the repository of every server. Its name is the model's. An environment mounts it as {@link nextModelName} too. */
   readonly folder: string;
   /** ONNX file that fits the model. */
   readonly file: string;
-  /** `http://host:port` of each Triton. */
+  /** `http://host:port` of each Triton server. */
   readonly servers: readonly string[];
   /** Key of their model control API, if it requires one. */
   readonly key?: string | undefined;

@@ -7,7 +7,7 @@ import { synthesizedText } from "../test-stacks.ts";
 
 const serving = (name: string) => reviewOf([savedChange(name)]).stacks[0]?.serving;
 
-test("reports image, instances and TensorRT settings of a Triton, before and after", () => {
+test("reports image, instances and TensorRT settings of a Triton server, before and after", () => {
   const trt = { instances: "1 on GPU 0", maxBatch: 32, tensorrt: "FP16, 1024 MiB of workspace" };
   expect(serving("image-changed")?.find(({ service }) => service === "triton-trt")).toEqual({
     service: "triton-trt",
@@ -16,7 +16,7 @@ test("reports image, instances and TensorRT settings of a Triton, before and aft
   });
 });
 
-test("reports a Triton of the chart", () => {
+test("reports a Triton server of the chart", () => {
   expect(serving("k8s-gpu-updated")).toEqual([
     {
       service: "triton",

@@ -8,7 +8,7 @@ import { hasSecretPattern } from "../input/secrets.ts";
 import { blockOf, isObject } from "../input/value-paths.ts";
 import type { ImageNames } from "./diff-values.ts";
 
-/** Image and model settings of a Triton, before or after a change. */
+/** Image and model settings of a Triton server, before or after a change. */
 export interface Serving {
   /** Tag and digest, as far as known. */
   readonly image: string;
@@ -26,7 +26,7 @@ export interface ServingChange {
   readonly after?: Serving;
 }
 
-/** Every Triton of a stack before and after a change, by name. */
+/** Every Triton server of a stack before and after a change, by name. */
 export function servingOf(change: StackChange, images: ImageNames): readonly ServingChange[] {
   const before = servingsIn(stateBefore(change), images.before);
   const after = servingsIn(change, images.after);

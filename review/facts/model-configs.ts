@@ -75,7 +75,7 @@ function chartConfigs(change: StackChange): readonly DeployedConfig[] {
 
 type ReadConfig = Pick<DeployedConfig, "config" | "problem">;
 
-/** Cache by text, because many Tritons have the same configuration, before and after the change. */
+/** Cache by text, because many Triton servers have the same configuration, before and after the change. */
 const cachedConfigs = new Map<string, ReadConfig>();
 const maxCachedConfigs = 100;
 
@@ -131,7 +131,7 @@ const byContainer = cached(
     ),
 );
 
-/** Configuration read by a Triton on a host. */
+/** Configuration read by a Triton server on a host. */
 export function configOf(
   change: StackChange,
   { address }: ServiceContainer,

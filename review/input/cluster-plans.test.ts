@@ -39,7 +39,7 @@ test("prints the name of a release, but not its metadata", () => {
   expect(text).not.toContain("(not shown)");
 });
 
-test("two Tritons are replaced one after the other without an outage", () => {
+test("two Triton servers are replaced one after the other without an outage", () => {
   expect(reviewed("k8s-gpu-updated").verdict.reasons).toEqual([
     "k8s-gpu: Less capacity: fewer pods of embed (2 to 4 instead of 2 to 6).",
   ]);

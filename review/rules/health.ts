@@ -219,7 +219,7 @@ function startPeriodOf({ resource, values }: ServiceContainer): number | undefin
   return isChecked && isAbsent ? 0 : goSeconds(at(values.healthcheck, "start_period"));
 }
 
-/** Time until a Triton is ready, from its model configuration. */
+/** Time until a Triton server is ready, from its model configuration. */
 function startSecondsOf(change: StackChange, triton: ServiceContainer): number | undefined {
   const deployed = configOf(change, triton);
   if (deployed?.config === undefined) return undefined;

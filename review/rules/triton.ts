@@ -88,7 +88,7 @@ export const tritonRules: readonly ReviewRule[] = [
   rule({
     id: "gateway-upstream",
     severity: "error",
-    fix: "set embed.upstream to a Triton that is enabled",
+    fix: "set embed.upstream to a Triton server that is enabled",
     *find(change) {
       const containers = serviceContainers(change);
       const names = containers.map(({ values }) => text(values.name));
@@ -103,7 +103,7 @@ export const tritonRules: readonly ReviewRule[] = [
           if (names.includes(host) && Number(port) === tritonPorts.grpc) continue;
           yield {
             address,
-            message: `TRITON_GRPC_URLS must name Tritons of the stack at port ${tritonPorts.grpc}, got '${url}'`,
+            message: `TRITON_GRPC_URLS must name Triton servers of the stack at port ${tritonPorts.grpc}, got '${url}'`,
           };
         }
       }

@@ -32,7 +32,7 @@ export const gpus = z
   .min(1, "must list at least one GPU")
   .max(maxGpus, `must list at most ${maxGpus} GPUs`)
   .describe(
-    "GPUs of the host: by index, as `nvidia-smi` lists them, or by UUID, as `nvidia-smi -L` prints them, also of MIG devices (one per Triton, with `host.migProfile`). All services of a host use the same form.",
+    "GPUs of the host: by index, as `nvidia-smi` lists them, or by UUID, as `nvidia-smi -L` prints them, also of MIG devices (one per Triton server, with `host.migProfile`). All services of a host use the same form.",
   );
 
 /** Machine with Docker and `count` NVIDIA GPUs by default. */

@@ -149,7 +149,7 @@ const embed = z
       .enum(["triton", "onnxruntime"])
       .default("triton")
       .describe(
-        "`triton`: gateway to the Tritons. `onnxruntime`: ONNX Runtime in the embed server, with one GPU per pod if the accelerator is `gpu`.",
+        "`triton`: gateway to the Triton servers. `onnxruntime`: ONNX Runtime in the embed server, with one GPU per pod if the accelerator is `gpu`.",
       ),
     service: z
       .enum(["ClusterIP", "NodePort", "LoadBalancer"])
@@ -195,7 +195,9 @@ const tritonAutoscaler = z
     metric: z
       .enum(["queue-time", "cpu"])
       .default("queue-time")
-      .describe("`queue-time`: time of requests in Triton's queue. `cpu`: for Tritons on the CPU."),
+      .describe(
+        "`queue-time`: time of requests in Triton's queue. `cpu`: for Triton servers on the CPU.",
+      ),
     source: z
       .enum(["keda", "prometheus-adapter"])
       .default("keda")

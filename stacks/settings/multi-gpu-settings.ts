@@ -28,7 +28,7 @@ export const multiGpuSettings = z.strictObject({
     .enum(["instance-group", "per-gpu"])
     .default("instance-group")
     .describe(
-      "`instance-group`: one Triton per backend, across all GPUs. `per-gpu`: one Triton per GPU.",
+      "`instance-group`: one Triton server per backend, across all GPUs. `per-gpu`: one Triton server per GPU.",
     ),
   accelerator,
   host: host(4),
@@ -60,7 +60,7 @@ export const multiGpuSettings = z.strictObject({
         "With the backend `tensorrt`: batch size that its kernels are tuned for.",
       ),
       gpus: allGpus.describe(
-        "GPUs, with one Triton each; their ports are 8010-8012, 8020-8022, 8030-8032, … Default: all of `host.count`.",
+        "GPUs, with one Triton server each; their ports are 8010-8012, 8020-8022, 8030-8032, … Default: all of `host.count`.",
       ),
     })
     .prefault({})

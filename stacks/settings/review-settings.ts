@@ -25,7 +25,7 @@ export const review = z
     p99GoalMilliseconds: integer(1, 600_000)
       .optional()
       .describe(
-        "SLO: 99th percentile of the latency. A review warns if the queue delay of a Triton exceeds half of it (rule `queue-delay-goal`).",
+        "SLO: 99th percentile of the latency. A review warns if the queue delay of a Triton server exceeds half of it (rule `queue-delay-goal`).",
       ),
     waivers: z
       .array(waiver)

@@ -37,7 +37,7 @@ export const singleGpuSettings = z.strictObject({
         .enum(["onnxruntime", "triton"])
         .default("onnxruntime")
         .describe(
-          "`onnxruntime`: ONNX Runtime in the embed server. `triton`: gateway to a Triton.",
+          "`onnxruntime`: ONNX Runtime in the embed server. `triton`: gateway to a Triton server.",
         ),
       upstream,
       gpus: gpus

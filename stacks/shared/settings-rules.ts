@@ -40,7 +40,7 @@ export function embedImageFindings(settings: {
   return image.source === "build" ? [] : imageFindings(image.name, "embed.image");
 }
 
-/** Findings about the Triton that a gateway forwards to. */
+/** Findings about the Triton server that a gateway forwards to. */
 export function upstreamFindings(
   settings: Pick<MultiGpuSettings, "tritonOnnx" | "tritonTrt"> & {
     readonly embed: Pick<SingleGpuSettings["embed"], "upstream" | "upstreams">;

@@ -9,14 +9,14 @@ import { TritonServer } from "../../constructs/docker/triton-server.ts";
 import type { MultiGpuSettings } from "../settings/multi-gpu-settings.ts";
 import { type ImageSetting, tritonImage } from "./image-builds.ts";
 
-/** Constructs that the Tritons of a host share. */
+/** Constructs that the Triton servers of a host share. */
 export interface SharedByTritons {
   readonly host: GpuHost;
   readonly tools: ServerImage;
   readonly weights: ModelWeights;
 }
 
-/** Props of a Triton from its settings. */
+/** Props of a Triton server from its settings. */
 export function tritonProps<
   Settings extends { readonly server: TritonServerKind["kind"]; readonly image: ImageSetting },
 >({ server, image, ...others }: Settings, weights: ModelWeights) {

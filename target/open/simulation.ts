@@ -46,7 +46,7 @@ export interface SimulatedSource extends ServerCommands {
   /** Added to every port of this machine. */
   readonly portOffset: number;
   /**
-   * Appended to the command of each Triton; the last occurrence of an option counts.
+   * Appended to the command of each Triton server; the last occurrence of an option counts.
    *
    * @default - none
    */

@@ -17,7 +17,7 @@ function counters(
   );
 }
 
-/** Metrics page of a Triton after requests of `batch` images, `perExecution` requests per execution. */
+/** Metrics page of a Triton server after requests of `batch` images, `perExecution` requests per execution. */
 function tritonPage(
   requests: number,
   batch = 1,
@@ -66,7 +66,7 @@ test("the counters of several processes are summed", () => {
   });
 });
 
-test("other models of the same Triton are ignored", () => {
+test("other models of the same Triton server are ignored", () => {
   const page = (requests: number) =>
     `${tritonPage(10)}\n${tritonPage(requests, 1, 1, "openclip_vit_b32_trt")}`;
   const [before, after] = [counters({ a: triton(page(0)) }), counters({ a: triton(page(50)) })];
@@ -131,7 +131,7 @@ test("the decode time of parallel decoding is limited by the request time", () =
   expect(times?.averageBatch).toBe(8);
 });
 
-test("the batches of a gateway are those of its Tritons", () => {
+test("the batches of a gateway are those of its Triton servers", () => {
   const all = (requests: number) =>
     counters({
       gateway: { role: "embed", page: embedPage(requests, 1) },

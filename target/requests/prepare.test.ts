@@ -42,7 +42,7 @@ const embed = { ...http, endpoint: "embed-http" } as const;
 type Sent = Pick<BenchEndpoint, "payload" | "serialization">;
 const fp32: Sent = { payload: "fp32", serialization: "binary" };
 
-/** First request as decoded by a Triton. */
+/** First request as decoded by a Triton server. */
 async function httpInput(sent: Sent, batch: number) {
   const { requests } = await prepareRequests(http, sent, images, batch);
   const request = requests[0]!;
@@ -63,7 +63,7 @@ test.each([
   ["fp32", "FP32", [2, 3, 224, 224], 2 * 602_112],
   ["uint8", "UINT8", [2, 224, 224, 3], 2 * 150_528],
 ] as const)(
-  "%s tensors over HTTP are what a Triton reads",
+  "%s tensors over HTTP are what a Triton server reads",
   async (payload, dataType, shape, bytes) => {
     const { input, binaryOutputs } = await httpInput({ payload, serialization: "binary" }, 2);
     expect(input).toMatchObject({ name: "image", dataType, shape });
@@ -72,7 +72,7 @@ test.each([
   },
 );
 
-test("JPEG files over HTTP are decoded by a Triton", async () => {
+test("JPEG files over HTTP are decoded by a Triton server", async () => {
   const { input } = await httpInput({ payload: "jpeg", serialization: "binary" }, 2);
   const size = images.slice(0, 2).reduce((sum, { bytes }) => sum + 4 + bytes.byteLength, 0);
   expect(input).toMatchObject({ name: "image", dataType: "BYTES", shape: [2, 1] });
@@ -85,7 +85,7 @@ test("JSON contains the same numbers and requests JSON", async () => {
   expect(binaryOutputs).toBe(false);
 });
 
-test("a gRPC request is decoded by a Triton", async () => {
+test("a gRPC request is decoded by a Triton server", async () => {
   const prepared = await prepareRequests(grpc, { ...fp32, payload: "uint8" }, images, 2);
   const message = methodOf("ModelInfer").requestDeserialize(
     Buffer.from(prepared.requests[0]!.body),
@@ -140,7 +140,7 @@ test("the API key is sent to its server only", async () => {
   expect(headers).toEqual({ authorization: "Bearer abc" });
 });
 
-test("a TensorRT model has the same payload formats as the model of its Triton", () => {
+test("a TensorRT model has the same payload formats as the model of its Triton server", () => {
   const trt = { model: "openclip_vit_b32_trt", spec: openclipVitB32 };
   expect(modelFor(trt, "fp32")).toBe("openclip_vit_b32_trt");
   expect(modelFor(trt, "uint8")).toBe("openclip_vit_b32_u8");
@@ -170,7 +170,7 @@ describe("texts", () => {
     ]);
   });
 
-  test("are sent to a Triton as token ids", async () => {
+  test("are sent to a Triton server as token ids", async () => {
     const model = "openclip_vit_b32_text";
     const { requests } = await prepareRequests({ ...grpc, model }, format, texts, 2);
     const message = methodOf("ModelInfer").requestDeserialize(Buffer.from(requests[0]!.body));

@@ -105,7 +105,7 @@ async function writeAll<Item>(
   return requests;
 }
 
-/** Triton's name of the model for a payload format: the target's model, or its model kind on the same Triton. */
+/** Triton's name of the model for a payload format: the target's model, or its model kind on the same Triton server. */
 export function modelFor({ model, spec, jpegKind }: BenchModel, payload: PayloadFormat): string {
   if (payload === "fp32" || payload === "text") return model;
   return tritonModelName(spec, payload === "uint8" ? "u8" : (jpegKind ?? "jpeg"));

@@ -35,7 +35,7 @@ export interface TargetEndpoint extends ModelTower {
    * forwards to.
    */
   readonly metrics: readonly MetricsSource[];
-  /** `http://host:port` of the same Triton: model control and statistics. */
+  /** `http://host:port` of the same Triton server: model control and statistics. */
   readonly controlUrl?: string;
   /** Header that its model control API requires; absent if none is required or the requirement is unknown. */
   readonly controlHeader?: RequiredHeader;

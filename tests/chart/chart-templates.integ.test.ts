@@ -31,13 +31,13 @@ const digest = `sha256:${sha256}`;
 /** Triton with the weights in its image. */
 const own = { enabled: true, image: { repository: "registry.example/triton" } } as const;
 
-/** Gateway and Tritons on the CPU. */
+/** Gateway and Triton servers on the CPU. */
 const emulator = {
   embed: { backend: "triton" },
   triton: { enabled: true, server: "emulator", gpus: 0 },
 } as const satisfies ChartValues;
 
-/** Gateway and Tritons with TensorRT and one GPU each. */
+/** Gateway and Triton servers with TensorRT and one GPU each. */
 const tensorrt = {
   embed: { backend: "triton" },
   triton: { ...own, backend: "tensorrt" },
@@ -207,7 +207,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(envOf(values).EXECUTION_PROVIDER).toBe("cuda");
     });
 
-    test("as a gateway, reaches all Tritons through a headless Service", () => {
+    test("as a gateway, reaches all Triton servers through a headless Service", () => {
       const objects = template(emulator);
       expect(envOf(emulator)).toMatchObject({
         BACKEND: "triton",
@@ -221,7 +221,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       });
     });
 
-    test("as a gateway, starts without its Tritons, and becomes ready with the first", () => {
+    test("as a gateway, starts without its Triton servers, and becomes ready with the first", () => {
       const { spec } = deployment(tensorrt, "embed");
       const { startupProbe, readinessProbe, livenessProbe } = spec.template.spec.containers[0];
       expect(startupProbe.httpGet.path).toBe("/healthz");
@@ -235,7 +235,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(startupProbe.httpGet.path).toBe("/readyz");
     });
 
-    test("as a gateway, has a deadline beyond the image pull and the engine builds of a Triton", () => {
+    test("as a gateway, has a deadline beyond the image pull and the engine builds of a Triton server", () => {
       const { spec } = deployment(tensorrt, "embed");
       expect(spec.progressDeadlineSeconds).toBe(2 * (120 + 120 + 300) + 60 + 300 + 900);
     });
@@ -546,7 +546,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(egress).toContainEqual({ ports: [{ protocol: "TCP", port: 443 }] });
     });
 
-    test("are downloaded for a Triton by the embed image, without a GPU", () => {
+    test("are downloaded for a Triton server by the embed image, without a GPU", () => {
       const values: ChartValues = { ...tensorrt, model: fetched };
       const [init] = podOf(values, "triton").initContainers;
       expect(init).toMatchObject({ image: "clipstack/embed:k8s-cpu" });
@@ -722,7 +722,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       ]);
     });
 
-    test("admits only the gateway to the Tritons, and lets it resolve them", () => {
+    test("admits only the gateway to the Triton servers, and lets it resolve them", () => {
       expect(JSON.stringify(policy(emulator, "embed").egress)).toContain('"port":"grpc"');
       expect(policy(emulator, "triton").ingress[0].from).toEqual([
         {
@@ -899,9 +899,9 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "embed.enabled or triton.enabled must be true: nothing would be deployed",
       ],
       [
-        "on a gateway without Tritons",
+        "on a gateway without Triton servers",
         { embed: { backend: "triton" } },
-        "triton.enabled must be true with embed.backend triton: the gateway calls the Tritons of this release",
+        "triton.enabled must be true with embed.backend triton: the gateway calls the Triton servers of this release",
       ],
       [
         "on a gateway with a GPU",

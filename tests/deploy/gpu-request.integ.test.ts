@@ -133,7 +133,7 @@ describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (skipped: ${mi
     });
   });
 
-  test("four Tritons with one GPU each request one device each", async () => {
+  test("four Triton servers with one GPU each request one device each", async () => {
     await deploy("multi-gpu-4x", {
       topology: "per-gpu",
       host: host(4),

@@ -359,7 +359,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
         const index = `http://${await server.address(http)}/v2/repository/index`;
         expect((await fetch(index, { method: "POST" })).status).toBe(403);
       }
-      // each Triton serves every tower; the embed server is a gateway to the first
+      // each Triton server serves every tower; the embed server is a gateway to the first
       const asked = await (
         await fetch(`http://${await server.address(tritonOnnx.metrics)}/metrics`)
       ).text();
@@ -395,7 +395,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
       }
     });
 
-    test("answers accepted requests when stopped, through the Triton behind the embed server", async () => {
+    test("answers accepted requests when stopped, through the Triton server behind the embed server", async () => {
       const server = await start({ image, ports: [embedOnHost], options: allowed });
       await server.healthy();
       const outcome = await stopUnderLoad(server, await server.address(embedOnHost));

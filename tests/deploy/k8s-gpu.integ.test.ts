@@ -13,7 +13,7 @@ import { imageWithWeights } from "./test-image.ts";
 import { findsProvider } from "./test-kind-project.ts";
 import { type TestProject, testProject } from "./test-project.ts";
 
-/** A gateway and two Tritons from the chart on an existing cluster, on the CPU. */
+/** A gateway and two Triton servers from the chart on an existing cluster, on the CPU. */
 
 const { docker } = await testDocker();
 const noProvider = async (name: "kubernetes" | "helm") =>
@@ -146,7 +146,7 @@ describe.skipIf(missing !== "")(
         }
       });
 
-      test("two Tritons get one each, with NVIDIA's RuntimeClass", async () => {
+      test("two Triton servers get one each, with NVIDIA's RuntimeClass", async () => {
         const { code, output } = await project.deploy("k8s-gpu");
         expect(code, output).toBe(0);
         const pods = await ofTritons(

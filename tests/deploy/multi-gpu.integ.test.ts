@@ -8,7 +8,7 @@ import { testDocker } from "./test-docker.ts";
 import { embedOnce, isReady, keepSending, until } from "./test-load.ts";
 import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
 
-/** Four Tritons behind a gateway, on the CPU with the tiny model: one container per declared GPU. */
+/** Four Triton servers behind a gateway, on the CPU with the tiny model: one container per declared GPU. */
 
 const { docker, missing: noEngine } = await testDocker();
 const perGpuPorts = [0, 1, 2, 3].flatMap((index) => Object.values(perGpuHostPorts(index)));
@@ -66,7 +66,7 @@ describe.skipIf(missing !== "")(
     });
     afterAll(() => project?.remove());
 
-    test("deploys one Triton per backend across all GPUs behind the gateway", async () => {
+    test("deploys one Triton server per backend across all GPUs behind the gateway", async () => {
       await settings({
         tritonOnnx: { server: "emulator", ports: tritonPortsOf(ports[1]!) },
         tritonTrt: { server: "emulator", ports: tritonPortsOf(ports[2]!) },
@@ -77,7 +77,7 @@ describe.skipIf(missing !== "")(
       expect(await project.plan("multi-gpu-4x")).toEqual([]);
     });
 
-    test("the other topology replaces it: one Triton per GPU", async () => {
+    test("the other topology replaces it: one Triton server per GPU", async () => {
       await perGpu({});
       const { code, output } = await project.deploy("multi-gpu-4x");
       expect(code, output).toBe(0);

@@ -31,7 +31,7 @@ describe.skipIf(missing !== "")(
     let project: TestProject;
     let before: readonly string[];
     let embedUrl: string;
-    /** HTTP addresses of the Triton that loads configurations without a restart and of the one that is replaced. */
+    /** HTTP addresses of the Triton server that loads configurations without a restart and of the one that is replaced. */
     let onnxUrl: string;
     let trtUrl: string;
 
@@ -103,7 +103,7 @@ describe.skipIf(missing !== "")(
       }
     });
 
-    test("sweep changes the queue delay of the Triton that requires a key and restores it", async () => {
+    test("sweep changes the queue delay of the Triton server that requires a key and restores it", async () => {
       const output = join(project.folder, "sweep.json");
       const { code, output: printed } = await project.clipstack(
         ...["sweep", "queue-delay", "--environment", "single-gpu", "--target", "deployed"],

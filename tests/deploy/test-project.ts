@@ -290,7 +290,7 @@ export function builtImage() {
   return { source: "build", ...(base === undefined ? {} : { buildArgs: { NODE_IMAGE: base } }) };
 }
 
-/** Port settings of a Triton: gRPC and metrics follow the HTTP port. */
+/** Port settings of a Triton server: gRPC and metrics follow the HTTP port. */
 export function tritonPortsOf(http: number) {
   return { http, grpc: http + 1, metrics: http + 2 };
 }
@@ -338,7 +338,7 @@ async function removeAll(docker: Docker, environment: ProjectEnvironment): Promi
 }
 
 /**
- * Removes the unlimited locked memory that a Triton on a GPU requests from the constructs of a test project, if the engine runs
+ * Removes the unlimited locked memory that a Triton server on a GPU requests from the constructs of a test project, if the engine runs
  * inside a container and cannot grant it.
  *
  * @throws {Error} if the constructs no longer contain the limit

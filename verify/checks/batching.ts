@@ -23,7 +23,7 @@ export const batchingCheck: Check = {
   runService: (service, context) => batchingOf(service, context),
 };
 
-/** Runs the check on the metrics of the service, or of the Tritons behind a gateway. */
+/** Runs the check on the metrics of the service, or of the Triton servers behind a gateway. */
 async function batchingOf(
   service: TargetService,
   { services, deployment, ...samples }: CheckContext,
@@ -63,7 +63,7 @@ interface Counts {
 /**
  * Sends concurrent requests with one image or text to every endpoint; the metrics must show fewer executions than requests.
  *
- * @param measuredAt - Metrics of the processes that batch; for a gateway, those of its Tritons.
+ * @param measuredAt - Metrics of the processes that batch; for a gateway, those of its Triton servers.
  * @param alone - Whether no other client sends requests, so that the metrics count only these.
  */
 export function checkBatching(

@@ -47,7 +47,7 @@ function service(change: Rows = (rows) => rows, state: "up" | "down" = "up"): Ta
   const { workloads } = parseArtefact(JSON.stringify(dockerDocument()), "cdk.tf.json");
   const workload = workloads.find((it) => it.service.name === "triton-onnx");
   const endpoint = workload?.service.endpoints.find((it) => it.protocol === "oip-grpc");
-  if (workload === undefined || endpoint === undefined) throw new Error("no Triton");
+  if (workload === undefined || endpoint === undefined) throw new Error("no Triton server");
   const opened = openService(
     "test",
     workload,

@@ -176,7 +176,7 @@ function inputOf({ spec, modality }: ServedModel): TensorSpec {
 /** Server name in the metadata, by deployed server. */
 const serverNames = { tritonserver: "triton", emulator: "clipstack" } as const;
 
-/** Checks that a Triton is the configured server: NVIDIA's or the Triton emulator. */
+/** Checks that a Triton server is the configured server: NVIDIA's or the Triton emulator. */
 export async function checkServer(service: TargetService): Promise<readonly CheckResult[]> {
   const { server } = service.workload.service;
   const target = service.targets.find(({ endpoint }) => endpoint.name !== undefined);

@@ -32,7 +32,7 @@ export const stopCheck: Check = {
   skipReason: "a deployed service is not stopped",
   sendsRequests: true,
   kinds: ownKinds,
-  // a gateway before the Tritons behind it
+  // a gateway before the Triton servers behind it
   order: (services) => [...services].sort((a, b) => kindOrder(a) - kindOrder(b)),
   runService: checkStop,
 };

@@ -79,7 +79,7 @@ test("an embed server with only a text tower gets texts", async () => {
   ]);
 });
 
-test("a Triton with only a text tower gets token ids", async () => {
+test("a Triton server with only a text tower gets token ids", async () => {
   const server = await startTestTriton([model]);
   onTestFinished(() => server.stop());
   const samples = await samplesOf(server.folder);

@@ -15,7 +15,7 @@ import { defaultModel, defaultModels } from "../../contract/models/index.ts";
 import { openService } from "../../target/service/target-service.ts";
 import { checkWiring } from "./wiring.ts";
 
-/** Result for a Triton with this configuration name and a repository with the configuration `deployed`. */
+/** Result for a Triton server with this configuration name and a repository with the configuration `deployed`. */
 function wiringOf(configName: string, document: TestDocument = dockerDocument()) {
   const repository = mkdtempSync(join(tmpdir(), "clipstack-wiring-"));
   const configs = join(repository, "openclip_vit_b32", "configs");
@@ -23,7 +23,7 @@ function wiringOf(configName: string, document: TestDocument = dockerDocument())
   writeFileSync(join(configs, "deployed.pbtxt"), "");
   const { workloads } = parseArtefact(JSON.stringify(document), "cdk.tf.json");
   const workload = workloads.find((it) => it.service.name === "triton-onnx");
-  if (workload === undefined) throw new Error("no Triton");
+  if (workload === undefined) throw new Error("no Triton server");
   const args = [
     "tritonserver",
     `--model-repository=${repository}`,

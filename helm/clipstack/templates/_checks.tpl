@@ -44,7 +44,7 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- end -}}
 {{- if eq $v.embed.backend "triton" -}}
 {{- if not $v.triton.enabled -}}
-{{- fail "triton.enabled must be true with embed.backend triton: the gateway calls the Tritons of this release" -}}
+{{- fail "triton.enabled must be true with embed.backend triton: the gateway calls the Triton servers of this release" -}}
 {{- end -}}
 {{- if eq $v.embed.accelerator "gpu" -}}
 {{- fail "embed.accelerator must be cpu with embed.backend triton: a gateway uses no GPU, got gpu" -}}

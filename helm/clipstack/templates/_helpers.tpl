@@ -246,7 +246,7 @@ scaleDown:
 {{- if and (eq .Values.triton.backend "tensorrt") (gt (int .Values.triton.gpus) 0) -}}true{{- end -}}
 {{- end -}}
 
-{{/* Maximum start time of a Triton in seconds: TensorRT builds an engine of each tower on each GPU. */}}
+{{/* Maximum start time of a Triton server in seconds: TensorRT builds an engine of each tower on each GPU. */}}
 {{- define "clipstack.tritonStart" -}}
 {{- $times := (include "clipstack.contract" $ | fromJson).startSeconds -}}
 {{- $towers := (include "clipstack.towers" . | fromJson).towers -}}
@@ -259,7 +259,7 @@ scaleDown:
 {{- .Values.embed.startSeconds | default (include "clipstack.contract" $ | fromJson).startSeconds.embed -}}
 {{- end -}}
 
-{{/* Progress deadline of a rollout in seconds: twice the start time, plus image pulls. A gateway is ready with its first Triton. */}}
+{{/* Progress deadline of a rollout in seconds: twice the start time, plus image pulls. A gateway is ready with its first Triton server. */}}
 {{- define "clipstack.tritonDeadline" -}}
 {{- add (mul 2 (include "clipstack.tritonStart" .)) 60 .Values.triton.imagePullSeconds -}}
 {{- end -}}
