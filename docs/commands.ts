@@ -95,12 +95,12 @@ const clusterTests = ["tests/deploy/k8s-gpu.integ.test.ts", "tests/deploy/test-p
 const benchTests = [
   "cli/commands/bench.test.ts",
   "cli/commands/bench.integ.test.ts",
-  "cli/commands/bench-options.test.ts",
+  "cli/prepare/bench-options.test.ts",
 ];
 const reviewTests = ["cli/commands/review.test.ts", "tools/review-base.integ.test.ts"];
 const benchServerTests = ["lab/rounds/comparison.test.ts", "lab/server/server.integ.test.ts"];
 const benchGatewayTests = ["lab/rounds/comparison.test.ts", "lab/gateway/gateway.integ.test.ts"];
-const sweepTests = ["cli/commands/sweep.test.ts", "cli/commands/bench-options.test.ts"];
+const sweepTests = ["cli/commands/sweep.test.ts", "cli/prepare/bench-options.test.ts"];
 const launchTests = ["cli/launch/launch-spec.test.ts", "cli/commands/launch-spec.integ.test.ts"];
 const dedupeTests = ["examples/photo-dedupe/main.test.ts", "examples/photo-dedupe/embed.test.ts"];
 const chartTests = ["tests/deploy/chart.integ.test.ts", "tests/chart/test-helm.ts"];
@@ -187,7 +187,7 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "npx clipstack compare", tests: ["cli/commands/report.test.ts"] },
   {
     command: "npx clipstack report",
-    tests: ["cli/commands/report.test.ts", "cli/commands/report-history.test.ts"],
+    tests: ["cli/commands/report.test.ts", "cli/prepare/report-history.test.ts"],
   },
   { command: "npx clipstack capacity", tests: ["cli/commands/capacity.test.ts"] },
   { command: "npx clipstack review", tests: reviewTests },

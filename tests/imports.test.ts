@@ -259,6 +259,28 @@ test("a folder imports only from folders below it in the README of its package",
   expect([...new Set(wrongFolders(imports))]).toEqual([]);
 });
 
+test("a command imports no other command: what several need is in cli/prepare", () => {
+  const commandFolder = /^cli\/commands\//;
+  expect(
+    imports
+      .filter(({ file, from }) => commandFolder.test(file) && isRelative(from))
+      .filter((each) => commandFolder.test(targetOf(each)))
+      .map((each) => `${each.file} imports ${targetOf(each)}: move what both need to cli/prepare`),
+  ).toEqual([]);
+});
+
+test("a file of the command line imports at most 20 files: beyond that, it does two things", () => {
+  const counts = new Map<string, Set<string>>();
+  for (const each of imports) {
+    if (!each.file.startsWith("cli/") || !isRelative(each.from)) continue;
+    counts.set(each.file, (counts.get(each.file) ?? new Set()).add(targetOf(each)));
+  }
+  // the list of commands
+  counts.delete("cli/program.ts");
+  const large = [...counts].filter(([, targets]) => targets.size > 20);
+  expect(large.map(([file, { size }]) => `${file} imports ${size} files`)).toEqual([]);
+});
+
 test("npm packages are imported only where they belong", () => {
   expect(wrongPackages(imports)).toEqual([]);
 });

@@ -8,8 +8,8 @@ import {
   loadsOf,
   sloGoalOf,
   textEndpoints,
-} from "./bench-options.ts";
-import { runAndReport } from "./run-bench.ts";
+} from "../prepare/bench-options.ts";
+import { runAndReport } from "../prepare/bench-output.ts";
 
 /** `clipstack bench`: measures throughput, latency and cost of each endpoint. */
 export function registerBench(program: Command): void {

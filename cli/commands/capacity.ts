@@ -16,7 +16,6 @@ import type { BenchRecord } from "../../bench/record/bench-record.ts";
 import { gpuNames, gpuSpec } from "../../contract/gpus.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { writeOutput } from "../shared/write-output.ts";
 import {
   deviceFor,
   deviceOf,
@@ -29,9 +28,16 @@ import {
   scenarioBase,
   serviceTimesOf,
   withBackend,
-} from "./capacity-inputs.ts";
-import { addCapacityOptions, type CapacityArguments } from "./capacity-options.ts";
-import { notesOf, planText, recordCheckText, scenarioText, type Trust } from "./capacity-text.ts";
+} from "../prepare/capacity-inputs.ts";
+import { addCapacityOptions, type CapacityArguments } from "../prepare/capacity-options.ts";
+import {
+  notesOf,
+  planText,
+  recordCheckText,
+  scenarioText,
+  type Trust,
+} from "../prepare/capacity-text.ts";
+import { writeOutput } from "../shared/write-output.ts";
 
 /** Registers `clipstack capacity`, which predicts throughput, latency, cost and the bottleneck. */
 export function registerCapacity(program: Command): void {

@@ -11,10 +11,15 @@ import { recordText } from "../../report/save-reports.ts";
 import { parseDrillRecord } from "../../verify/drills/drill-record.ts";
 import { drillReport } from "../../verify/drills/drill-report.ts";
 import { verifyReport } from "../../verify/verify-report.ts";
+import {
+  type ReadReport,
+  type ReportFormat,
+  renderAs,
+  reportFormats,
+} from "../prepare/report-format.ts";
+import { reportHistory } from "../prepare/report-history.ts";
 import { repeated } from "../shared/option-values.ts";
 import { writeOutput } from "../shared/write-output.ts";
-import { type ReadReport, type ReportFormat, renderAs, reportFormats } from "./report-format.ts";
-import { reportHistory } from "./report-history.ts";
 
 /** CSV of perf_analyzer with the label of its load. */
 interface ImportedFile {

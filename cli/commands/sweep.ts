@@ -9,10 +9,15 @@ import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { requireImages } from "../../contract/model-shapes.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { ChannelsOption } from "../../target/load/channels.ts";
+import {
+  addBenchOptions,
+  type BenchArguments,
+  backends,
+  channels,
+} from "../prepare/bench-options.ts";
+import { runAndReport } from "../prepare/bench-output.ts";
+import { withStudyEnvironments } from "../prepare/study-environments.ts";
 import { listOf, wholeNumber } from "../shared/option-values.ts";
-import { addBenchOptions, type BenchArguments, backends, channels } from "./bench-options.ts";
-import { runAndReport } from "./run-bench.ts";
-import { withStudyEnvironments } from "./study-environments.ts";
 
 interface SweepArguments extends BenchArguments {
   readonly environment?: readonly string[];

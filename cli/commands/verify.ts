@@ -1,6 +1,7 @@
 import { type Command, Option } from "commander";
 import { addRunOptions } from "../prepare/run-options.ts";
-import { runVerify, verifyTargets } from "../prepare/run-verify.ts";
+import { runVerify } from "../prepare/run-verify.ts";
+import { verifyTargets } from "../prepare/verify-environments.ts";
 import { endpointAddress } from "../shared/endpoint-address.ts";
 import { repeated } from "../shared/option-values.ts";
 

@@ -12,8 +12,8 @@ import { modelFile } from "../../model-tools/generate/generate.ts";
 import { type ReferenceModel, referenceModels } from "../../target/reference/reference.ts";
 import { modelFilesOf } from "../../verify/verify.ts";
 import { namedModel } from "../model/named-model.ts";
-import { chooseModel } from "../prepare/choose-model.ts";
 import type { SynthesizedFile } from "../shared/artefact.ts";
+import { chooseModel } from "./choose-model.ts";
 
 /**
  * Model that a run measures: the named one, the first of the environments, or the default model for addresses.

@@ -8,7 +8,8 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { synthesized } from "../test-synthesized.ts";
 import { sharedModel } from "./bench-models.ts";
-import { devicesOf, withPreparedBench } from "./run-bench.ts";
+import { devicesOf } from "./bench-output.ts";
+import { withPreparedBench } from "./run-bench.ts";
 
 /** Environment with two T4 GPUs. */
 const deployed = {
