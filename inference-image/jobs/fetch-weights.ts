@@ -1,7 +1,6 @@
 import { rename } from "node:fs/promises";
 import { join } from "node:path";
 import { type DownloadProgress, downloadChecked } from "../../model-tools/fetch/download.ts";
-import { discardPart } from "../../model-tools/fetch/download-part.ts";
 import { redactedUrl } from "../../model-tools/fetch/download-request.ts";
 import { openProxyDispatcher } from "../../model-tools/fetch/proxy-dispatcher.ts";
 import { withFileLock } from "../../model-tools/fetch/pull-lock.ts";
@@ -106,7 +105,6 @@ export async function fetchWeights(
         onRetry: onMessage,
       });
       await rename(part, file);
-      await discardPart(part);
       const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
       return `downloaded in ${seconds} s; ${await checkComplete(options)}`;
     });

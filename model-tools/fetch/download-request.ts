@@ -1,5 +1,19 @@
 import { type Dispatcher, errors, request } from "undici";
-import { InterruptedDownload, RejectedDownload } from "./download-errors.ts";
+
+/** Failure after which a retry may succeed. */
+export class InterruptedDownload extends Error {
+  constructor(
+    message: string,
+    /** Bytes of an earlier download that are kept. */
+    readonly kept: number,
+    readonly waitMs?: number,
+  ) {
+    super(message);
+  }
+}
+
+/** Failure that a retry does not change. */
+export class RejectedDownload extends Error {}
 
 const maxRedirects = 10;
 /** Time without data after which a request is retried, in milliseconds. */
@@ -16,14 +30,6 @@ export interface FileRequest {
   /** Variable with the token, for the message if the server rejects the request. */
   readonly tokenVariable?: string;
   readonly dispatcher: Dispatcher;
-}
-
-/** Validator of the content at an address, for `If-Range`. */
-export function validatorOf(response: FileResponse): string | undefined {
-  const tag = response.header("etag");
-  // a weak entity tag does not identify bytes
-  if (tag !== undefined && !tag.startsWith("W/")) return tag;
-  return tag === undefined ? response.header("last-modified") : undefined;
 }
 
 export interface FileResponse {

@@ -1,23 +1,16 @@
 import { constants } from "node:fs";
-import { open, writeFile } from "node:fs/promises";
+import { lstat, open, rm } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { sha256Of } from "../files/model-info.ts";
 import { sizeOf } from "../files/publish-file.ts";
-import { InterruptedDownload, RejectedDownload } from "./download-errors.ts";
-import {
-  discardPart,
-  type PartState,
-  partStatePath,
-  readState,
-  usableBytes,
-} from "./download-part.ts";
 import {
   classify,
   type FileRequest,
   type FileResponse,
+  InterruptedDownload,
+  RejectedDownload,
   redactedUrl,
   requestFile,
-  validatorOf,
 } from "./download-request.ts";
 
 export interface DownloadOptions extends FileRequest {
@@ -112,7 +105,7 @@ export async function downloadChecked(
     const sha256 = await sha256Of(part);
     if (expected === undefined || sha256 === expected) return { sha256, resumed };
     const bytes = await sizeOf(part);
-    await discardPart(part);
+    await rm(part, { force: true });
     if (resumed === 0) {
       throw new Error(
         `${redactedUrl(url)}: sha256 must be ${expected}, got ${sha256} (${bytes} bytes); the download was discarded: check the address, the commit and the checksum`,
@@ -124,23 +117,20 @@ export async function downloadChecked(
 
 /** Sends one request and writes the response. @returns bytes that existed and are kept */
 async function fetchOnce(options: DownloadOptions): Promise<number> {
-  const { url, part, bytes } = options;
-  const state = await readState(part);
-  const existing = await usableBytes(options, state);
+  const { part, bytes } = options;
+  const existing = await usableBytes(options);
   if (existing > 0 && existing === bytes) return existing;
-  const validator = state?.url === redactedUrl(url) ? state.validator : undefined;
   const finished = new AbortController();
   try {
     const signal = AbortSignal.any([finished.signal, options.signal ?? finished.signal]);
     const response = await requestFile(options, signal, {
       ...(existing > 0 && { range: `bytes=${existing}-` }),
-      ...(existing > 0 && validator !== undefined && { "if-range": validator }),
     });
-    if (existing > 0 && response.status === 416)
-      return await rangeNotSatisfiable(options, response, existing);
+    // the file has no more bytes; its checksum is verified afterwards
+    if (existing > 0 && response.status === 416) return existing;
     const from = response.status === 206 ? rangeStart(options, response, existing) : 0;
     if (response.status === 206 && from !== existing) {
-      await discardPart(part);
+      await rm(part, { force: true });
       throw new InterruptedDownload("the server sent a different range than requested", 0);
     }
     await writeResponse(options, response, from);
@@ -153,16 +143,12 @@ async function fetchOnce(options: DownloadOptions): Promise<number> {
   }
 }
 
-/** Handles status 416: the part is complete, or the file has changed. */
-async function rangeNotSatisfiable(
-  { part }: DownloadOptions,
-  response: FileResponse,
-  existing: number,
-): Promise<number> {
-  const total = /^bytes \*\/(\d+)$/.exec(response.header("content-range") ?? "")?.[1];
-  if (total !== undefined && Number(total) === existing) return existing;
-  await discardPart(part);
-  throw new InterruptedDownload(`the server has no more than ${total ?? "fewer"} bytes`, 0);
+/** Bytes of the part that are resumed. They may be of another file, so none without a checksum, which is verified afterwards. */
+async function usableBytes({ part, bytes, sha256 }: DownloadOptions): Promise<number> {
+  const found = await lstat(part).catch(() => undefined);
+  if (found?.isSymbolicLink()) await rm(part);
+  if (sha256 === undefined || !found?.isFile()) return 0;
+  return bytes !== undefined && found.size > bytes ? 0 : found.size;
 }
 
 /** Offset and, if known, size of the file, from a partial response. */
@@ -184,7 +170,7 @@ function rangeStart({ bytes }: DownloadOptions, response: FileResponse, existing
 }
 
 async function writeResponse(
-  { url, part, bytes, maxBytes, onProgress }: DownloadOptions,
+  { part, bytes, maxBytes, onProgress }: DownloadOptions,
   response: FileResponse,
   from: number,
 ): Promise<void> {
@@ -209,11 +195,9 @@ async function writeResponse(
     throw new RejectedDownload(`must have at most ${maxBytes} bytes, got ${total}`);
   }
 
-  const state: PartState = { url: redactedUrl(url), validator: validatorOf(response), total };
   const handle = await open(part, from > 0 ? resumedFile : newFile);
   let offset = from;
   try {
-    await writeFile(partStatePath(part), `${JSON.stringify(state)}\n`, { flag: newFile });
     onProgress?.({ bytes: offset, total });
     for await (const data of response.body) {
       const chunk = data as Buffer;

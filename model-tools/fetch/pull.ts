@@ -1,4 +1,4 @@
-import { statfs } from "node:fs/promises";
+import { rm, statfs } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { Dispatcher } from "undici";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
@@ -16,7 +16,6 @@ import { modalityOf, structureOf } from "../graph/model-structure.ts";
 import { readOnnx } from "../onnx/reader.ts";
 import { onnxChunks } from "../onnx/writer.ts";
 import { type DownloadOptions, downloadChecked } from "./download.ts";
-import { discardPart } from "./download-part.ts";
 import { openClipTower } from "./open-clip-weights.ts";
 import { withFileLock } from "./pull-lock.ts";
 import { Safetensors } from "./safetensors.ts";
@@ -87,7 +86,7 @@ export async function pullModel(options: PullOptions): Promise<PulledModel> {
       });
       const bytes = (await sizeOf(part)) ?? 0;
       const written = await writeTowers(options, part, bytes);
-      await discardPart(part);
+      await rm(part, { force: true });
       return { towers: written, sha256, bytes, resumed };
     });
   } catch (error) {

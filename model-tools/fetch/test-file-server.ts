@@ -44,8 +44,6 @@ function inOrder(answers: readonly Answer[]) {
 }
 
 interface FileAnswer {
-  /** @default '"1"' */
-  readonly etag?: string | false;
   /** Ignores the range and sends the complete file. */
   readonly ignoresRange?: boolean;
   /** Sends this number of bytes and closes the connection when they have arrived. */
@@ -55,20 +53,18 @@ interface FileAnswer {
 
 /** Serves a file like an object store: complete, the requested range, or `416`. */
 export function file(body: Buffer, options: FileAnswer = {}): Answer {
-  const { etag = '"1"', ignoresRange = false, cut, headers = {} } = options;
+  const { ignoresRange = false, cut, headers = {} } = options;
   return ({ headers: asked }, response) => {
-    const head = { ...(etag !== false && { etag }), ...headers };
     const range = /^bytes=(\d+)-$/.exec(asked.range ?? "");
-    const same = asked["if-range"] === undefined || asked["if-range"] === etag;
-    const from = range !== null && same && !ignoresRange ? Number(range[1]) : 0;
+    const from = range !== null && !ignoresRange ? Number(range[1]) : 0;
     if (from > 0 && from >= body.length) {
-      response.writeHead(416, { ...head, "content-range": `bytes */${body.length}` }).end();
+      response.writeHead(416, { "content-range": `bytes */${body.length}` }).end();
       return;
     }
     const part = body.subarray(from);
     response.writeHead(from > 0 ? 206 : 200, {
       "content-length": String(part.length),
-      ...head,
+      ...headers,
       ...(from > 0 && { "content-range": `bytes ${from}-${body.length - 1}/${body.length}` }),
     });
     if (cut === undefined) response.end(part);

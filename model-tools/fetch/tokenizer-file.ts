@@ -8,7 +8,6 @@ import { sha256Of } from "../files/model-info.ts";
 import { makeFolder, ownSuffix, sizeOf } from "../files/publish-file.ts";
 import { displayPath } from "../files/user-errors.ts";
 import { downloadChecked } from "./download.ts";
-import { discardPart } from "./download-part.ts";
 import { hubSource } from "./hub.ts";
 import { type Environment, openProxyDispatcher } from "./proxy-dispatcher.ts";
 
@@ -56,7 +55,6 @@ export async function placeTokenizer(
       { cause: error },
     );
   } finally {
-    await discardPart(part);
     await rm(part, { force: true });
   }
 }
