@@ -11,8 +11,11 @@ const onCluster = [
   "review/input/cluster-plans.integ.test.ts",
 ];
 
-/** Tests of whole runs of a command or a measurement, most of which wait for processes for seconds. */
-const wholeRuns = [
+/**
+ * Test files that run a complete command or measurement. They form the project `runs`, because most
+ * of them spend seconds waiting for child processes.
+ */
+const endToEndRunTests = [
   "bench/run/bench-run.test.ts",
   "target/load/measure-load.test.ts",
   "cli/commands/{bench,serve,sweep,verify}.test.ts",
@@ -35,8 +38,11 @@ const onlyCompiled = [
 /** Tests of the server that compile it themselves, or pass objects of grpc-js, which the compiled server contains a copy of. */
 const notCompiled = ["inference-image/server/build.test.ts", "emulator/oip-grpc.test.ts"];
 
-/** Default limit of `expect.poll` in ms. It only prevents hangs, on slow machines too. */
-const poll = { timeout: 60_000 };
+/**
+ * Default timeout of `expect.poll` in ms. High enough for slow machines, because it only guards
+ * against hangs.
+ */
+const pollDefaults = { timeout: 60_000 };
 
 /** The examples import the packed client. */
 const alias = {
@@ -53,7 +59,7 @@ const quick = {
   hookTimeout: 300_000,
   // many tests wait for a process or a timer
   maxWorkers: availableParallelism() + 1,
-  expect: { poll },
+  expect: { poll: pollDefaults },
 };
 
 /** Files run one after the other, because each uses the whole machine and its ports. The limits only prevent hangs. */
@@ -62,7 +68,7 @@ const real = {
   testTimeout: 900_000,
   hookTimeout: 1_800_000,
   fileParallelism: false,
-  expect: { poll },
+  expect: { poll: pollDefaults },
 };
 
 export default defineConfig({
@@ -75,11 +81,17 @@ export default defineConfig({
         test: {
           name: "unit",
           include: ["**/*.test.ts"],
-          exclude: [...exclude, "**/*.integ.test.ts", "lab/**", ...wholeRuns, ...onlyCompiled],
+          exclude: [
+            ...exclude,
+            "**/*.integ.test.ts",
+            "lab/**",
+            ...endToEndRunTests,
+            ...onlyCompiled,
+          ],
           ...quick,
         },
       },
-      { test: { name: "runs", include: wholeRuns, exclude, ...quick } },
+      { test: { name: "runs", include: endToEndRunTests, exclude, ...quick } },
       {
         test: {
           name: "lab",

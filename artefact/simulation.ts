@@ -59,7 +59,7 @@ const printedLines = 8;
  *
  * @throws {UserError} one line for each port in use.
  */
-export async function requirePorts(
+export async function requireFreePorts(
   plans: readonly { readonly environment: string; readonly plan: SimulationPlan }[],
 ): Promise<void> {
   const owners = new Map<number, string>();

@@ -14,7 +14,10 @@ export interface VolumeContents {
   readonly reloads: readonly { readonly by: string; readonly url: string }[];
 }
 
-/** Contents that containers put into named volumes, by volume name: uploaded files, and the output of `apply-config`. */
+/**
+ * Known contents of named volumes, by volume name: files that the containers upload, and model
+ * configurations that the `apply-config` job writes.
+ */
 export function volumeContents(
   containers: readonly { readonly address: string; readonly declared: DeclaredContainer }[],
 ): ReadonlyMap<string, VolumeContents> {

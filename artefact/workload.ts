@@ -53,7 +53,7 @@ export interface Volume {
 
 export interface Probe {
   readonly kind: "health check" | "startup probe" | "readiness probe" | "liveness probe";
-  /** Absent if the probe is a command without a URL. */
+  /** Port and path of the HTTP request; absent if the probe sends none, or its port is unknown. */
   readonly http?: { readonly port: number; readonly path: string };
   /** Maximum time until the first success, in seconds. */
   readonly budgetSeconds: number;

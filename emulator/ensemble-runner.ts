@@ -30,7 +30,7 @@ export function ensembleRunner(
   async function infer(inputs: readonly Tensor[], options: RunOptions): Promise<InferResult> {
     const startedAt = performance.now();
     const items = inputs[0]?.shape[0] ?? 0;
-    events.started(items);
+    events.onStart(items);
     const { tensors, results } = startSteps(steps, inputs, async (step, stepInputs) => {
       const stepOptions = { ...options, queueTimeoutMs: remainingMs(startedAt, options) };
       return await runStep(config.name, step, modelOf, stepInputs, stepOptions);
@@ -40,7 +40,7 @@ export function ensembleRunner(
     const outputs = await Promise.all(config.output.map(({ name }) => tensors.get(name)!));
     const timing = sumOf(done.map((result) => result.timing));
     const execution = { batchSize: items, requests: [{ items, timing }] };
-    events.executed({ ...execution, inferUs: timing.computeInferUs });
+    events.onExecution({ ...execution, inferUs: timing.computeInferUs });
     return { outputs, timing, batchSize: items };
   }
 

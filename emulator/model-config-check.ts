@@ -7,20 +7,21 @@ import { invalidArgument } from "./oip-error.ts";
 import { dataTypeOf } from "./served-model.ts";
 
 /**
- * Rejects a configuration that Triton rejects, and features of Triton that this server does not have.
+ * Rejects a configuration that Triton would reject, or that uses a Triton feature the emulator lacks.
  *
- * @param folder - Name of the model's folder.
- * @param parts - Configurations of the loaded models of an ensemble.
+ * @param folderName - Name of the model's folder.
+ * @param memberConfigs - Configurations of the ensemble's loaded member models; empty for other
+ *   models.
  * @throws {OipError} `invalid-argument`
  */
 export function checkModelConfig(
   config: ModelConfigJson,
-  folder: string,
-  parts: readonly ModelConfig[],
+  folderName: string,
+  memberConfigs: readonly ModelConfig[],
 ): void {
-  if (config.name !== folder) {
+  if (config.name !== folderName) {
     throw invalidArgument(
-      `the name of model '${config.name}' must be that of its folder, '${folder}'`,
+      `the name of model '${config.name}' must be that of its folder, '${folderName}'`,
     );
   }
   // a configuration may come from a client
@@ -32,7 +33,7 @@ export function checkModelConfig(
   for (const feature of unsupportedFeatures(config)) {
     throw invalidArgument(`model '${config.name}' has ${feature}: not supported by this server`);
   }
-  for (const problem of loadProblems(config, parts)) throw invalidArgument(problem);
+  for (const problem of loadProblems(config, memberConfigs)) throw invalidArgument(problem);
 }
 
 /** Features of Triton that the emulator lacks and that change the results. */

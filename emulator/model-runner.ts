@@ -24,9 +24,9 @@ export interface RunOptions extends InferOptions {
 
 /** Events of a runner for its served model. */
 export interface RunnerEvents {
-  /** Reports that the oldest items, in this number, have left the queue. */
-  started(items: number): void;
-  executed(execution: Execution): void;
+  /** Called when the oldest items, in this number, have left the queue. */
+  onStart(items: number): void;
+  onExecution(execution: Execution): void;
 }
 
 /** Rejects requests after `close()`, which waits for those in execution. */
@@ -49,7 +49,7 @@ export function drainable(infer: ModelRunner["infer"]): Pick<ModelRunner, "infer
 export function onnxRunner(
   config: ModelConfigJson,
   session: ModelSession,
-  { started, executed }: RunnerEvents,
+  { onStart: started, onExecution: executed }: RunnerEvents,
 ): ModelRunner {
   const batching = config.dynamic_batching;
   const batcher = new Batcher(

@@ -250,7 +250,8 @@ function errorResponse(error: Error & { code?: string; statusCode?: number }): {
     return { status: error.code === "too_large" ? 413 : 400, message: error.message };
   }
   const status = error.statusCode ?? 500;
-  // errors of Fastify are caused by the client; the text of any other error stays internal
+  // a status below 500 is set by Fastify for invalid requests; the message of any other error is
+  // not sent to clients
   return status < 500
     ? { status: 400, message: error.message }
     : { status: 500, message: "internal error" };

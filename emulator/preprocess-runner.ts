@@ -67,7 +67,7 @@ export function preprocessRunner(
   async function infer([encoded]: readonly Tensor[], options: RunOptions): Promise<InferResult> {
     const images = filesOf(encoded!);
     const startedAt = performance.now();
-    events.started(images.length);
+    events.onStart(images.length);
     downstreamItems += images.length;
     try {
       const pixels = await preprocessAll(preprocessor, input, images, options);
@@ -77,7 +77,7 @@ export function preprocessRunner(
       const computeOutputUs = (performance.now() - startedAt) * 1000 - inferUs;
       const timing = { queueUs: 0, computeInputUs: 0, computeInferUs: inferUs, computeOutputUs };
       const batchSize = images.length;
-      events.executed({ batchSize, requests: [{ items: batchSize, timing }], inferUs });
+      events.onExecution({ batchSize, requests: [{ items: batchSize, timing }], inferUs });
       return { outputs: results, timing, batchSize };
     } finally {
       downstreamItems -= images.length;

@@ -68,11 +68,11 @@ export class ServedModel {
     this.#inputs = new Map(config.input.map((input) => [input.name, specOf(input)]));
     this.#outputNames = config.output.map(({ name }) => name);
     this.#runner = start({
-      started: (items) => {
+      onStart: (items) => {
         let rest = items;
         while (rest > 0 && this.#queue.length > 0) rest -= this.#queue.shift()!.items;
       },
-      executed: (execution) =>
+      onExecution: (execution) =>
         this.counters.executed({ ...execution, batchSize: this.#itemsOf(execution.batchSize) }),
     });
   }
@@ -269,19 +269,20 @@ export class ServedModel {
     if (!(error instanceof InferenceError)) {
       return ["OTHER", new OipError("internal", messageOf(error), { cause: error })];
     }
-    const as = (code: OipError["code"], message: string) =>
+    const oipError = (code: OipError["code"], message: string) =>
       new OipError(code, message, { cause: error });
     switch (error.code) {
+      // also thrown for a request that the client cancelled
       case "expired":
         return signal?.aborted
-          ? ["CANCELED", as("cancelled", "request was cancelled")]
-          : ["REJECTED", as("unavailable", "Request timeout expired")];
+          ? ["CANCELED", oipError("cancelled", "request was cancelled")]
+          : ["REJECTED", oipError("unavailable", "Request timeout expired")];
       case "draining":
-        return ["OTHER", as("unavailable", "Server exiting")];
+        return ["OTHER", oipError("unavailable", "Server exiting")];
       default:
         if (!this.isAlive())
-          return ["BACKEND", as("unavailable", `the runtime of '${this.name}' has exited`)];
-        return ["BACKEND", as("internal", `onnx runtime error: ${error.problem}`)];
+          return ["BACKEND", oipError("unavailable", `the runtime of '${this.name}' has exited`)];
+        return ["BACKEND", oipError("internal", `onnx runtime error: ${error.problem}`)];
     }
   }
 }

@@ -2,7 +2,7 @@ import { rmSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { type Artefact, readArtefact } from "../artefact/artefact.ts";
 import { makeScratchFolder } from "../artefact/scratch-folder.ts";
-import { requirePorts, type ServerCommands } from "../artefact/simulation.ts";
+import { requireFreePorts, type ServerCommands } from "../artefact/simulation.ts";
 import type { ModelFiles, SimulationPlan } from "../artefact/simulation-types.ts";
 import type { VerifyRecord } from "../bench/record/record.ts";
 import type { Modality } from "../contract/model-spec.ts";
@@ -82,7 +82,7 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
       );
       prepared.push({ ...environment, artefact, plan, models });
     }
-    await requirePorts(
+    await requireFreePorts(
       prepared.map(({ artefact, plan }) => ({ environment: artefact.environment.name, plan })),
     );
 

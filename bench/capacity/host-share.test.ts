@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { capacityTable } from "./capacity-table.ts";
-import { hostOf, predictScenario, type Scenario } from "./scenario.ts";
+import { hostShareOf, predictScenario, type Scenario } from "./scenario.ts";
 import { gatewayMs, publishedTimes } from "./service-times.ts";
 
 const times = publishedTimes(10_000);
@@ -22,7 +22,7 @@ const scenario: Scenario = {
 };
 
 test("one Triton server ingests with all cores of the host, and one of several with its share", () => {
-  const ingest = (change: Partial<Scenario>) => hostOf({ ...scenario, ...change }, times);
+  const ingest = (change: Partial<Scenario>) => hostShareOf({ ...scenario, ...change }, times);
   expect(ingest({ cores: 1 }).ingestMsPerImage).toBeCloseTo(perCore.ms.httpFp32, 9);
   expect(ingest({ cores: 8 }).ingestMsPerImage).toBeCloseTo(
     perCore.ms.httpFp32 / 8 ** perCore.scaling,
@@ -36,9 +36,9 @@ test("one Triton server ingests with all cores of the host, and one of several w
 });
 
 test("ingest on more cores than were measured is marked", () => {
-  const host = hostOf({ ...scenario, cores: 16 }, times);
+  const host = hostShareOf({ ...scenario, cores: 16 }, times);
   expect(host.measuredIngestMs).toBeGreaterThan(host.ingestMsPerImage);
-  const small = hostOf({ ...scenario, cores: 2 }, times);
+  const small = hostShareOf({ ...scenario, cores: 2 }, times);
   expect(small.measuredIngestMs).toBe(small.ingestMsPerImage);
 });
 
@@ -53,7 +53,10 @@ test("a limit of decoding on more cores than were measured comes with that of tw
 });
 
 test("decoding and ingest of JPEGs share the cores: both saturate at cores ÷ processor time per image", () => {
-  const { decode, ingestMsPerImage } = hostOf({ ...scenario, payload: "jpeg", cores: 8 }, times);
+  const { decode, ingestMsPerImage } = hostShareOf(
+    { ...scenario, payload: "jpeg", cores: 8 },
+    times,
+  );
   const decodeMs = gatewayMs(capacityTable.parameters, 10_000);
   const rate = 8_000 / (decodeMs + perCore.ms.grpcFp32);
   expect(1000 / (decode!.msPerImage / decode!.workers)).toBeCloseTo(rate, 6);

@@ -33,7 +33,10 @@ export interface System {
   readonly overheadMs: number;
   /** Overhead per image of a request; concurrent, without a queue. */
   readonly overheadMsPerImage: number;
-  /** Ingest time of the tensor of one image; sequential per server. */
+  /**
+   * Time in ms that a Triton server needs to receive the tensor of one image. A Triton server
+   * receives one tensor at a time.
+   */
   readonly ingestMsPerImage: number;
   readonly compute: ComputeTime;
   readonly maxBatch: number;

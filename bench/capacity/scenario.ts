@@ -98,7 +98,7 @@ export function costPerThousand(usdPerHour: number, imagesPerSecond: number): nu
 export function predictScenario(scenario: Scenario, times: ServiceTimes): ScenarioPrediction {
   const system = systemOf(scenario, times);
   const predicted = predict(demandOf(scenario, times), system);
-  const share = measuredShare(hostOf(scenario, times), predicted.bottleneck);
+  const share = measuredShare(hostShareOf(scenario, times), predicted.bottleneck);
   const prediction = {
     ...predicted,
     ...(share < 0.999 ? { measuredLimit: predicted.limitImagesPerSecond * share } : {}),
@@ -156,10 +156,10 @@ function demandOf(scenario: Scenario, times: ServiceTimes): Demand {
   };
 }
 
-function systemOf(scenario: Scenario, all: ServiceTimes): System {
+function systemOf(scenario: Scenario, serviceTimes: ServiceTimes): System {
   const { payload } = scenario;
-  const times = timesFor(payload, all);
-  const { decode, ingestMsPerImage } = hostOf(scenario, times);
+  const times = timesFor(payload, serviceTimes);
+  const { decode, ingestMsPerImage } = hostShareOf(scenario, times);
   return {
     link: scenario,
     oneConnection: false,
@@ -172,7 +172,7 @@ function systemOf(scenario: Scenario, all: ServiceTimes): System {
     overheadMsPerImage: times.overheadMsPerImage,
     ingestMsPerImage,
     compute: times.compute(scenario.device.name, scenario.backend),
-    maxBatch: Math.min(largestBatch, all.maxBatch ?? largestBatch),
+    maxBatch: Math.min(largestBatch, serviceTimes.maxBatch ?? largestBatch),
     instances: 1,
     gpus: scenario.gpus,
     topology: scenario.topology,
@@ -205,10 +205,14 @@ function measuredShare(
   return (measuredWorkers ?? decode.workers) / decode.workers;
 }
 
-/** Divides the cores of the host between decoding and the Triton servers, in proportion to their work. */
-export function hostOf(scenario: Scenario, all: ServiceTimes): HostShare {
+/**
+ * Returns decoding and ingest capacity of the host. Cores are divided between decoding and the
+ * Triton servers in proportion to their CPU time per image, unless the ingest time of a Triton
+ * server was measured.
+ */
+export function hostShareOf(scenario: Scenario, serviceTimes: ServiceTimes): HostShare {
   const { payload, topology, gpus } = scenario;
-  const times = timesFor(payload, all);
+  const times = timesFor(payload, serviceTimes);
   const cores = coresOf(scenario);
   const decodeMs = payload === "jpeg" ? times.decodeMsPerImage + (times.gatewayMsPerImage ?? 0) : 0;
   // a gateway forwards float32 tensors to its Triton servers
@@ -228,11 +232,11 @@ export function hostOf(scenario: Scenario, all: ServiceTimes): HostShare {
     return { decode, ingestMsPerImage: (ms * tensorBytes) / times.bytes.fp32 };
   }
   const measuredCores = Math.min(cores, perCore.measuredCores);
-  const ofTriton = (cores * (1 - decodeShare)) / (topology === "per-gpu" ? gpus : 1);
+  const coresPerTriton = (cores * (1 - decodeShare)) / (topology === "per-gpu" ? gpus : 1);
   return {
     decode,
-    ingestMsPerImage: ingestMs(kind, perCore, ofTriton),
-    measuredIngestMs: ingestMs(kind, perCore, Math.min(ofTriton, perCore.measuredCores)),
+    ingestMsPerImage: ingestMs(kind, perCore, coresPerTriton),
+    measuredIngestMs: ingestMs(kind, perCore, Math.min(coresPerTriton, perCore.measuredCores)),
     ...(decode === undefined || times.decodeWorkers !== undefined
       ? {}
       : { measuredWorkers: (decode.workers * measuredCores) / cores }),

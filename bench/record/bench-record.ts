@@ -32,7 +32,9 @@ import { studyIds, studyResult } from "./study-result.ts";
 /** Incremented when a field changes its name or meaning. */
 export const benchRecordVersion = 3;
 
-/** Conditions of a load point that a study changed. */
+/**
+ * Settings that a study overrode for this load point; an absent setting is that of the environment.
+ */
 export const conditions = z.strictObject({
   /** Queue delay of the model's dynamic batcher, in microseconds. */
   queueDelayUs: z.int().min(0).optional(),
@@ -69,7 +71,10 @@ export const loadPoint = z.strictObject({
     changeInRound: z.number().optional(),
     /** The same from the first to the last round. */
     changeOverRounds: z.number().optional(),
-    /** Probability of the steeper of the two trends without drift, 0..1. */
+    /**
+     * Smaller p-value of the two trend tests, 0..1: probability of a slope at least as steep if
+     * there is no drift.
+     */
     p: z.number().optional(),
   }),
   /** Total length of the measured windows. */

@@ -25,27 +25,30 @@ import {
 import { studyNotes } from "./study-section.ts";
 
 export function batchSection(record: BenchRecord): Section | undefined {
-  const lines = seriesOf(record.loadPoints.filter(isUnmodified)).flatMap((series) => {
-    const loadPoints = batchPoints(series.loadPoints).filter(
+  const series = seriesOf(record.loadPoints.filter(isUnmodified)).flatMap((all) => {
+    const loadPoints = batchPoints(all.loadPoints).filter(
       ({ latencyMs }) => latencyMs !== undefined,
     );
-    return loadPoints.length < 2 ? [] : [{ ...series, loadPoints }];
+    return loadPoints.length < 2 ? [] : [{ ...all, loadPoints }];
   });
-  if (lines.length === 0) return undefined;
-  const clients = counted(clientsOf(lines[0]!.loadPoints[0]!) ?? 1, "client");
+  if (series.length === 0) return undefined;
+  const clients = counted(clientsOf(series[0]!.loadPoints[0]!) ?? 1, "client");
   return {
     id: "batch",
     title: "Batch size",
-    answer: largestGain(lines),
-    figures: batchFigures(lines),
-    tables: [batchTable(`Latency and throughput by batch size, ${clients}`, lines)],
+    answer: largestGainSentence(series),
+    figures: batchFigures(series),
+    tables: [batchTable(`Latency and throughput by batch size, ${clients}`, series)],
     notes: [...studyNotes(record, "batch")],
   };
 }
 
-/** Endpoint whose throughput increases most with the batch size, as a sentence. */
-function largestGain(lines: readonly Series[]): readonly string[] {
-  const gains = lines.flatMap(({ name, loadPoints }) => {
+/**
+ * Returns one sentence that names the endpoint whose throughput increases most with the batch size;
+ * empty if no endpoint has two batch sizes.
+ */
+function largestGainSentence(series: readonly Series[]): readonly string[] {
+  const gains = series.flatMap(({ name, loadPoints }) => {
     const trusted = preferTrusted(loadPoints);
     const [small, large] = [trusted[0], trusted.at(-1)];
     if (small === undefined || large === undefined || small === large) return [];
@@ -62,8 +65,8 @@ function largestGain(lines: readonly Series[]): readonly string[] {
     );
 }
 
-function batchTable(caption: string, lines: readonly Series[]): DataTable {
-  const rows = lines.flatMap(({ name, loadPoints }) => {
+function batchTable(caption: string, series: readonly Series[]): DataTable {
+  const rows = series.flatMap(({ name, loadPoints }) => {
     const smallest = loadPoints[0]?.imagesPerSecond ?? 1;
     return loadPoints.map((point) => ({ name, point, smallest }));
   });

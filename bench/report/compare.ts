@@ -29,9 +29,9 @@ export type Judgement =
   /** Significant, but within the limit. */
   | "slightly worse"
   | "slightly better"
-  /** The interval contains 1. */
+  /** Not significant: the 95 % confidence interval of the ratio contains 1. */
   | "same"
-  /** No interval, because there are fewer than two rounds. */
+  /** Cannot be judged: fewer than two rounds, so there is no interval. */
   | "unsure";
 
 interface MetricChange {

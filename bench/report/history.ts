@@ -1,7 +1,7 @@
 import { modelText } from "../../target/subject/subject-text.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { type ComparedMetric, comparedMetrics } from "../record/metrics.ts";
-import { figureOf, type Interval, levelFor, unpairedRatio } from "../stats/intervals.ts";
+import { confidencePerRatio, figureOf, type Interval, unpairedRatio } from "../stats/intervals.ts";
 import { judgeSingle } from "./compare.ts";
 import {
   distinct,
@@ -157,7 +157,7 @@ function changesOf(
   metric: ComparedMetric,
 ): readonly HistoryChange[] {
   const changes: HistoryChange[] = [];
-  const confidence = levelFor(measured.length - 1);
+  const confidence = confidencePerRatio(measured.length - 1);
   let [level, previous] = [measured[0], measured[0]];
   for (const next of measured.slice(1)) {
     if (level === undefined || previous === undefined) break;

@@ -24,7 +24,7 @@ import type { SloChoice } from "./verdict.ts";
 /** Maximum share of its confirmed rate at which a replica is planned to run, for bursts and for the loss of a replica. */
 export const plannedShare = 0.8;
 
-/** Replicas for a demand, if a replica sustains a rate; both in the same unit. */
+/** Number of replicas that serve `demand` if each sustains `rate`, both in the same unit. */
 export function replicasFor(demand: number, rate: number): number {
   return Math.ceil(demand / rate);
 }

@@ -1,5 +1,5 @@
 import type { LoadPoint } from "../record/bench-record.ts";
-import { type Interval, levelFor, pairedRatio } from "../stats/intervals.ts";
+import { confidencePerRatio, type Interval, pairedRatio } from "../stats/intervals.ts";
 import type { Contender } from "./contenders.ts";
 import { isFailing } from "./load-points.ts";
 
@@ -13,7 +13,7 @@ const judgedMetrics = 2;
  * several equal endpoints is always ahead of some other by chance.
  */
 export function comparisonLevel(endpoints: number): number {
-  return levelFor((judgedMetrics * endpoints * (endpoints - 1)) / 2);
+  return confidencePerRatio((judgedMetrics * endpoints * (endpoints - 1)) / 2);
 }
 
 /** Factor by which the first load point is better, paired by round: above 1 for a higher throughput or a lower p50. */

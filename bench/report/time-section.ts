@@ -7,8 +7,11 @@ import { measuredMetricFields, nameField } from "./load-point-table.ts";
 import { closedLoop, fastest, isUnmodified, seriesOf, settingText } from "./load-points.ts";
 import { type TimeRow, timeFigures } from "./time-figures.ts";
 
-/** Load points of each endpoint at the smallest common load and at its highest throughput. */
-function timeRows(loadPoints: readonly LoadPoint[]): readonly TimeRow[] {
+/**
+ * Returns up to two rows per endpoint: its load point at the smallest load that most endpoints share,
+ * and its load point with the highest throughput.
+ */
+function latencyPartRows(loadPoints: readonly LoadPoint[]): readonly TimeRow[] {
   const series = seriesOf(loadPoints.filter(isUnmodified));
   const contenders = smallestLoad(series);
   return series.flatMap(({ name, loadPoints: own }): readonly TimeRow[] => {
@@ -24,7 +27,7 @@ function timeRows(loadPoints: readonly LoadPoint[]): readonly TimeRow[] {
 }
 
 export function timeSection(record: BenchRecord): Section | undefined {
-  const rows = timeRows(record.loadPoints).filter(({ point }) => point.server !== undefined);
+  const rows = latencyPartRows(record.loadPoints).filter(({ point }) => point.server !== undefined);
   if (rows.length === 0) return undefined;
   return {
     id: "time",

@@ -41,18 +41,18 @@ export interface BenchOptions {
   readonly reference: readonly ReferenceItem[];
 }
 
-/** State that the rounds of a source share. */
-interface SourceState {
+/** Results of a target source that later rounds reuse. */
+interface TargetState {
   /** Endpoints that passed the parity check of the first round; absent before it. */
-  passed?: ReadonlySet<string>;
+  endpointsWithParity?: ReadonlySet<string>;
   /** Load points that could not be measured. */
-  readonly failed: Set<string>;
+  readonly failedLoadPoints: Set<string>;
   /** Whether later rounds skip the source: no endpoint passed, or it could not be opened again. */
   isDone: boolean;
 }
 
-/** Load point to measure in a round. */
-interface Cell extends MeasuredEndpoint {
+/** Load point that is still to be measured: endpoint and load options. */
+interface PlannedLoadPoint extends MeasuredEndpoint {
   readonly options: LoadPointOptions;
 }
 
@@ -68,9 +68,9 @@ export async function runBench(options: BenchOptions): Promise<void> {
   const { context, record, sources } = options;
   const { signal, settings } = context;
   const states = new Map(
-    sources.map((source): [TargetSource, SourceState] => [
+    sources.map((source): [TargetSource, TargetState] => [
       source,
-      { failed: new Set(), isDone: false },
+      { failedLoadPoints: new Set(), isDone: false },
     ]),
   );
   const grid: string[] = [];
@@ -104,7 +104,7 @@ async function openRound(
   options: BenchOptions,
   source: TargetSource,
   round: number,
-  state: SourceState,
+  state: TargetState,
   grid: string[],
 ): Promise<void> {
   const { context, record } = options;
@@ -113,15 +113,15 @@ async function openRound(
   const onPhase = (text: string) => context.onEvent({ kind: "phase", text: `${prefix}${text}` });
   const open = await openTarget(source, { tower, signal, onPhase });
   try {
-    const cells = await cellsOf(options, open, state);
-    if (round === 1) grid.push(...cells.map(cellKey));
-    state.isDone = cells.length === 0;
-    const order = shuffled(cells, settings.seed + round);
-    for (const [index, cell] of order.entries()) {
-      await measureCell(options, cell, { round, position: index + 1 }, state);
+    const plan = await loadPointPlan(options, open, state);
+    if (round === 1) grid.push(...plan.map(planKey));
+    state.isDone = plan.length === 0;
+    const order = shuffled(plan, settings.seed + round);
+    for (const [index, loadPoint] of order.entries()) {
+      await measurePlanned(options, loadPoint, { round, position: index + 1 }, state);
     }
     if (options.slo !== undefined && round === settings.rounds) {
-      await searchSlos(context, record, options.slo, sloSubjects(cells), open);
+      await searchSlos(context, record, options.slo, sloSubjects(plan), open);
     }
   } finally {
     if (round === 1) addSubject(record, open);
@@ -130,13 +130,13 @@ async function openRound(
   }
 }
 
-/** Load points of a source; its first round checks the parity of the endpoints. */
-async function cellsOf(
+/** Returns the load points of a source. Its first round checks the parity of the endpoints. */
+async function loadPointPlan(
   { context, record, endpoints, batchSizes, loads, reference }: BenchOptions,
   open: OpenTarget,
-  state: SourceState,
-): Promise<readonly Cell[]> {
-  const isFirst = state.passed === undefined;
+  state: TargetState,
+): Promise<readonly PlannedLoadPoint[]> {
+  const isFirst = state.endpointsWithParity === undefined;
   const onNotice = (text: string) => {
     if (isFirst) context.onEvent({ kind: "notice", text });
   };
@@ -144,14 +144,14 @@ async function cellsOf(
   const onNote = noteOnce(record, context);
   if (isFirst) {
     await tryCounters(context, chosen, onNote);
-    const passed = await gateParity(context, record, chosen, reference);
-    state.passed = new Set(passed.map(endpointKey));
+    const accepted = await gateParity(context, record, chosen, reference);
+    state.endpointsWithParity = new Set(accepted.map(endpointKey));
   }
   return chosen
-    .filter((measured) => state.passed?.has(endpointKey(measured)))
+    .filter((measured) => state.endpointsWithParity?.has(endpointKey(measured)))
     .flatMap((measured) =>
       acceptedBatches(measured.target, batchSizes, onNotice).flatMap((batch) =>
-        loads.map((load): Cell => {
+        loads.map((load): PlannedLoadPoint => {
           const options = { batch, load, readGpus: open.readGpus, onNote };
           return { ...measured, options };
         }),
@@ -159,27 +159,27 @@ async function cellsOf(
     );
 }
 
-async function measureCell(
+async function measurePlanned(
   { context, record }: BenchOptions,
-  cell: Cell,
+  loadPoint: PlannedLoadPoint,
   position: Pick<LoadPointOptions, "round" | "position">,
-  { failed }: SourceState,
+  { failedLoadPoints }: TargetState,
 ): Promise<void> {
-  const key = cellKey(cell);
-  if (failed.has(key)) return;
+  const key = planKey(loadPoint);
+  if (failedLoadPoints.has(key)) return;
   context.signal.throwIfAborted();
-  const id = loadPointId(cell.endpoint, cell.options);
-  context.onEvent({ kind: "phase", environment: cell.target.environment, text: id });
-  const options = { ...cell.options, ...position };
-  const failure = await recordLoadPoint(context, record, cell, options);
+  const id = loadPointId(loadPoint.endpoint, loadPoint.options);
+  context.onEvent({ kind: "phase", environment: loadPoint.target.environment, text: id });
+  const options = { ...loadPoint.options, ...position };
+  const failure = await recordLoadPoint(context, record, loadPoint, options);
   if (failure === undefined) return;
   record.failures.push(`${id}: ${failure}`);
-  failed.add(key);
+  failedLoadPoints.add(key);
 }
 
-/** Endpoint and batch size of each cell, without its load. */
-function sloSubjects(cells: readonly Cell[]): readonly SloSubject[] {
-  const subjects = cells.map(({ target, endpoint, options: { batch } }) => ({
+/** Endpoints and batch sizes of the load points, each combination once. */
+function sloSubjects(loadPoints: readonly PlannedLoadPoint[]): readonly SloSubject[] {
+  const subjects = loadPoints.map(({ target, endpoint, options: { batch } }) => ({
     target,
     endpoint,
     batch,
@@ -195,7 +195,7 @@ function endpointKey({ target, endpoint }: MeasuredEndpoint): string {
   return JSON.stringify([target.environment, target.service, benchEndpointName(endpoint)]);
 }
 
-const cellKey = ({ target, endpoint, options }: Cell) =>
+const planKey = ({ target, endpoint, options }: PlannedLoadPoint) =>
   gridKey({ ...target, id: loadPointId(endpoint, options) });
 
 /** Key of a load point of the grid. */

@@ -9,8 +9,8 @@ const { jStat } = jstat;
 export interface Trend {
   /** Relative change from the first to the last value by regression: 0.1 = 10 % more. */
   readonly change: number;
-  /** Probability of a slope at least as steep without a trend (two-sided t test), 0..1. */
-  readonly p: number;
+  /** Probability of a slope at least as steep if there is no trend (two-sided t test), 0..1. */
+  readonly pValue: number;
 }
 
 /** Probability below which a trend is drift; low, because a report tests every load point twice. */
@@ -39,12 +39,12 @@ export function trendOf(sequences: readonly (readonly number[])[]): Trend | unde
   const steps = Math.max(...sequences.map(({ length }) => length)) - 1;
   return {
     change: Math.expm1(slope * steps),
-    p: slope === 0 ? 1 : 2 * jStat.studentt.cdf(-Math.abs(slope) / error, freedom),
+    pValue: slope === 0 ? 1 : 2 * jStat.studentt.cdf(-Math.abs(slope) / error, freedom),
   };
 }
 
 const isDrift = (trend: Trend | undefined) =>
-  trend !== undefined && trend.p < significance && Math.abs(trend.change) >= irrelevantChange;
+  trend !== undefined && trend.pValue < significance && Math.abs(trend.change) >= irrelevantChange;
 
 /** Stability of a load point: whether its throughput has a trend within its rounds, or from round to round. */
 export function stabilityOf(rounds: readonly Round[]): LoadPoint["stability"] {
@@ -62,6 +62,6 @@ export function stabilityOf(rounds: readonly Round[]): LoadPoint["stability"] {
           : "stable",
     ...(inRound && { changeInRound: inRound.change }),
     ...(overRounds && { changeOverRounds: overRounds.change }),
-    ...(tested.length > 0 && { p: Math.min(...tested.map(({ p }) => p)) }),
+    ...(tested.length > 0 && { p: Math.min(...tested.map(({ pValue: p }) => p)) }),
   };
 }

@@ -2,10 +2,10 @@ import { expect, test } from "vitest";
 import type { LoadPoint } from "../record/bench-record.ts";
 import { testLoadPoint } from "../report/test-bench-record.ts";
 import {
+  confidencePerRatio,
   differs,
   figureInterval,
   figureOf,
-  levelFor,
   meanInterval,
   pairedRatio,
   unpairedRatio,
@@ -95,9 +95,11 @@ test("several load points have the mean ratio of each round", () => {
 
 test("more ratios judged together have wider intervals", () => {
   const pair = [withRounds([100, 101, 99, 102]), withRounds([98, 102, 97, 103])] as const;
-  expect(levelFor(1)).toBe(0.95);
-  expect(levelFor(10)).toBeCloseTo(0.995);
-  const [one, ten] = [1, 10].map((ratios) => pairedRatio([pair], "throughput", levelFor(ratios))!);
+  expect(confidencePerRatio(1)).toBe(0.95);
+  expect(confidencePerRatio(10)).toBeCloseTo(0.995);
+  const [one, ten] = [1, 10].map(
+    (ratios) => pairedRatio([pair], "throughput", confidencePerRatio(ratios))!,
+  );
   expect(ten!.high - ten!.low).toBeGreaterThan(1.5 * (one!.high - one!.low));
 });
 

@@ -96,9 +96,12 @@ export function figureInterval(point: LoadPoint, metric: ComparedMetric): MeanIn
   return meanInterval(point.rounds.flatMap((round) => metricOf(metric).compared?.(round) ?? []));
 }
 
-/** Level at which each of several ratios is judged so that all of them together keep the usual level (Bonferroni). */
-export function levelFor(ratios: number): number {
-  return 1 - (1 - confidence) / Math.max(1, ratios);
+/**
+ * Confidence level for each of several ratios at which all of them together have 95 % confidence
+ * (Bonferroni correction).
+ */
+export function confidencePerRatio(ratioCount: number): number {
+  return 1 - (1 - confidence) / Math.max(1, ratioCount);
 }
 
 /** Returns whether a difference is significant. */

@@ -65,11 +65,14 @@ async function measureModel(
 ): Promise<void> {
   const { controlUrl, model } = measured.target;
   const { signal } = run.context;
-  const restoring = `restoring the queue delay of ${model} at ${controlUrl}`;
-  const release = run.context.hold?.(restoring);
-  const announce = () =>
-    run.context.onEvent({ kind: "notice", text: `interrupted: ${restoring}; please wait` });
-  signal.addEventListener("abort", announce);
+  const restoreDescription = `restoring the queue delay of ${model} at ${controlUrl}`;
+  const allowImmediateExit = run.context.hold?.(restoreDescription);
+  const logInterruption = () =>
+    run.context.onEvent({
+      kind: "notice",
+      text: `interrupted: ${restoreDescription}; please wait`,
+    });
+  signal.addEventListener("abort", logInterruption);
   try {
     for (const queueDelayUs of run.grid.queueDelaysUs) {
       run.context.onEvent({
@@ -89,8 +92,8 @@ async function measureModel(
     }
   } finally {
     notes.push(await restore(run, measured, control));
-    signal.removeEventListener("abort", announce);
-    release?.();
+    signal.removeEventListener("abort", logInterruption);
+    allowImmediateExit?.();
   }
 }
 

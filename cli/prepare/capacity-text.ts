@@ -6,7 +6,7 @@ import type { RecordCalibration } from "../../bench/capacity/record-times.ts";
 import {
   type Alternative,
   coresOf,
-  hostOf,
+  hostShareOf,
   payloads,
   type Scenario,
   type ScenarioPrediction,
@@ -196,7 +196,10 @@ export function notesOf(
 /** Cores of the host, and the work for which they are used. */
 function hostNotes(scenario: Scenario, times: ServiceTimes): readonly string[] {
   const { jpegBytes } = scenario;
-  const { decode, ingestMsPerImage, measuredIngestMs, measuredWorkers } = hostOf(scenario, times);
+  const { decode, ingestMsPerImage, measuredIngestMs, measuredWorkers } = hostShareOf(
+    scenario,
+    times,
+  );
   const notes: string[] = [];
   if (decode !== undefined) {
     const where =

@@ -2,7 +2,7 @@ import { rmSync } from "node:fs";
 import { join, relative } from "node:path";
 import { type Artefact, readArtefact } from "../../artefact/artefact.ts";
 import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
-import { requirePorts } from "../../artefact/simulation.ts";
+import { requireFreePorts } from "../../artefact/simulation.ts";
 import { readBenchRecord } from "../../bench/record/bench-record.ts";
 import { coldStarts } from "../../bench/studies/cold-start.ts";
 import {
@@ -85,7 +85,7 @@ function simulated(
     source: (change) => ({ ...source, ...change }),
     async coldStarts(onStart) {
       const plan = await planFor(artefact, environment, source, join(scratch, name));
-      await requirePorts([{ environment: name, plan }]);
+      await requireFreePorts([{ environment: name, plan }]);
       const { context } = prepared;
       await coldStarts(plan, source, {
         rounds,

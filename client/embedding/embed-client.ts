@@ -31,7 +31,7 @@ export interface EmbedClientOptions {
    */
   readonly apiKey?: string;
   /**
-   * Deadline in milliseconds of one call, retries of an overloaded service included.
+   * Deadline of one call in milliseconds, including retries while the service is overloaded.
    *
    * @default 30000
    */

@@ -35,11 +35,12 @@ export interface CallUpstreams {
     avoid: ReadonlySet<PooledTriton>,
     options: Required<CallOptions>,
   ): Promise<PooledTriton | undefined>;
-  /** An attempt has ended, and the caller has not cancelled it. */
-  ended(triton: PooledTriton, ok: boolean): void;
-  answered(attempt: Attempt): void;
-  /** The attempt failed, or has no response, and another server has answered the same call. */
-  outdone(attempt: Attempt, reason: string, isHang: boolean): void;
+  /** Called when an attempt has ended and the caller has not cancelled it. */
+  onAttemptEnd(triton: PooledTriton, succeeded: boolean): void;
+  /** Called when the server of an attempt has responded. */
+  onAnswer(attempt: Attempt): void;
+  /** Called when an attempt failed or has no response, and another server answered the same call. */
+  onOvertaken(attempt: Attempt, reason: string, isHang: boolean): void;
 }
 
 interface RunningAttempt<T> extends Attempt {
@@ -163,16 +164,16 @@ export class PoolCall<T> {
   }
 
   #answered(attempt: Attempt, response: T): T {
-    this.upstreams.ended(attempt.triton, true);
-    this.upstreams.answered(attempt);
+    this.upstreams.onAttemptEnd(attempt.triton, true);
+    this.upstreams.onAnswer(attempt);
     for (const { attempt: failed, reason } of this.#failed) {
-      if (failed.triton !== attempt.triton) this.upstreams.outdone(failed, reason, false);
+      if (failed.triton !== attempt.triton) this.upstreams.onOvertaken(failed, reason, false);
     }
     for (const { triton, startedAt } of this.#running) {
       if (startedAt >= attempt.startedAt) continue;
       const reason = `no response in ${Math.round(performance.now() - startedAt)} ms`;
-      this.upstreams.ended(triton, false);
-      this.upstreams.outdone({ triton, startedAt }, reason, true);
+      this.upstreams.onAttemptEnd(triton, false);
+      this.upstreams.onOvertaken({ triton, startedAt }, reason, true);
     }
     return response;
   }
@@ -180,7 +181,7 @@ export class PoolCall<T> {
   /** Repeats the call once on another server. */
   async #repeatOnOther(attempt: Attempt, reason: string): Promise<void> {
     const { triton } = attempt;
-    this.upstreams.ended(triton, false);
+    this.upstreams.onAttemptEnd(triton, false);
     this.#tried.add(triton);
     this.#faulty.add(triton);
     this.#failed.push({ attempt, reason });
@@ -201,7 +202,7 @@ export class PoolCall<T> {
       if (this.#isOver && this.#invalid === undefined) throw error;
       return;
     }
-    if (this.#deadline.ended !== "cancelled") this.upstreams.ended(triton, false);
+    if (this.#deadline.ended !== "cancelled") this.upstreams.onAttemptEnd(triton, false);
     this.#throwIfEnded();
     if (error instanceof TritonError && error.code === "timeout") throw this.#ended("timeout");
     if (failure === "request") throw error;

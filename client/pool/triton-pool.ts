@@ -16,12 +16,20 @@ export interface TritonPoolOptions extends GrpcSecurity {
 
 /** Receives the events of each target; all addresses of a target count together. */
 export interface TritonPoolObserver {
-  /** An attempt has ended on this target; an attempt that the caller cancelled is not reported. */
-  ended(target: string, ok: boolean): void;
-  /** @param healthy - Number of its addresses that are in rotation. */
-  health(target: string, healthy: number, reason: string): void;
-  /** An address of this target is taken out of rotation because its calls failed. */
-  ejected?(target: string): void;
+  /**
+   * Called when an attempt of a call on this target ends; not called if the caller cancelled it.
+   * A call has several attempts if it is retried or hedged.
+   */
+  onAttemptEnd(target: string, succeeded: boolean): void;
+  /**
+   * Called when an address of the target becomes healthy or unhealthy.
+   *
+   * @param healthyAddresses - Number of its addresses that are in rotation.
+   * @param reason - One line; empty if an address is in rotation again.
+   */
+  onHealthChange(target: string, healthyAddresses: number, reason: string): void;
+  /** Called when an address of this target is taken out of rotation because its calls failed. */
+  onEjection?(target: string): void;
 }
 
 /** Interval at which names are resolved again. */
@@ -145,22 +153,22 @@ export class TritonPool implements CallUpstreams {
     return this.#pickWithin(waiting, () => this.other(excluded, avoid));
   }
 
-  ended(triton: PooledTriton, ok: boolean): void {
-    this.#options.observer?.ended(triton.target, ok);
+  onAttemptEnd(triton: PooledTriton, succeeded: boolean): void {
+    this.#options.observer?.onAttemptEnd(triton.target, succeeded);
   }
 
-  answered({ triton, startedAt }: Attempt): void {
+  onAnswer({ triton, startedAt }: Attempt): void {
     const elapsedMs = performance.now() - startedAt;
     this.#meanMs += (this.#meanMs === 0 ? 1 : meanWeight) * (elapsedMs - this.#meanMs);
     if (triton.outlier.succeeded(startedAt)) this.#changed(triton.target, "");
   }
 
-  outdone({ triton, startedAt }: Attempt, reason: string, isHang: boolean): void {
+  onOvertaken({ triton, startedAt }: Attempt, reason: string, isHang: boolean): void {
     const isLast = this.#inRotation.every((other) => other === triton);
     if (isLast) return;
     const ejectionMs = triton.outlier.failed(startedAt, isHang);
     if (ejectionMs === undefined) return;
-    this.#options.observer?.ejected?.(triton.target);
+    this.#options.observer?.onEjection?.(triton.target);
     this.#changed(
       triton.target,
       `${triton.address} failed while others answered, next attempt in ${ejectionMs / 1000} s: ${reason.replaceAll(/[\s\p{Cc}]+/gu, " ").slice(0, 200)}`,
@@ -264,7 +272,7 @@ export class TritonPool implements CallUpstreams {
 
   #changed(target: string, reason: string): void {
     if (this.#closed) return;
-    this.#options.observer?.health(target, this.#healthyOf(target), reason);
+    this.#options.observer?.onHealthChange(target, this.#healthyOf(target), reason);
     if (this.healthy > 0) {
       this.#lostAt = undefined;
       for (const triton of this.#tritons) triton.moveCalls();

@@ -5,8 +5,9 @@ import type { InstanceGroup, ModelConfig, ModelWarmup } from "../../contract/mod
 import { withoutNulls } from "./responses.ts";
 
 /**
- * Model configuration as JSON, like Triton's `/v2/models/M/config`: all fields of `model_config.proto` by name, enums by name, integers
- * as numbers, with defaults. It includes fields that are not declared here.
+ * Model configuration in the JSON of Triton's `GET /v2/models/<model>/config`. Keys are the field
+ * names of `model_config.proto`; enums are their names and integers are JSON numbers. Fields without
+ * a value have their default. Also contains the fields for which this interface has no property.
  */
 export interface ModelConfigJson extends ModelConfig, Readonly<Record<string, unknown>> {
   readonly platform: string;

@@ -121,7 +121,8 @@ export class UnaryChannel {
       const stream = connection.open(headers);
       const onAbort = () => {
         connection.cancel(stream);
-        // not with the stream, which stays open while the server accepts no more streams
+        // rejects here instead of when the stream closes, because a server that accepts no more
+        // streams leaves it open
         reject(new CallError(status.UNAVAILABLE, "cancelled", "connection"));
       };
       signal?.addEventListener("abort", onAbort, { once: true });

@@ -240,8 +240,11 @@ export function splitElements(name: string, bytes: Uint8Array, count: number): U
   return elements;
 }
 
-/** Maximum nesting of a tensor's elements. A tensor has at most 32 dimensions. */
-const maxNesting = 32;
+/**
+ * Depth to which nested arrays are flattened. Deeper input is rejected, because its elements
+ * remain arrays.
+ */
+const maxFlattenDepth = 32;
 
 /**
  * Serialises a tensor from the elements of a JSON array, which may be nested.
@@ -258,7 +261,7 @@ export function bytesOfElements(
   if (!Array.isArray(data)) {
     throw new WireError(`Unable to parse 'data' of '${name}': not an array`);
   }
-  const elements: readonly unknown[] = data.some(Array.isArray) ? data.flat(maxNesting) : data;
+  const elements: readonly unknown[] = data.some(Array.isArray) ? data.flat(maxFlattenDepth) : data;
   // checked before allocating memory, because the shape is untrusted
   if (elements.length !== count) {
     throw new WireError(

@@ -94,7 +94,7 @@ export const hostRequirements = z.strictObject({
         z.strictObject({
           service: z.string().min(1),
           gpus: z.array(gpu).min(1),
-          /** Estimated memory of the service on each GPU. */
+          /** Estimated GPU memory of the service on each of its GPUs, in MiB. */
           miB: z.int().min(0),
         }),
       ),

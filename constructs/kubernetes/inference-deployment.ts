@@ -45,7 +45,7 @@ export interface InferenceDeploymentProps {
   /** Server image that contains the weights of the models. */
   readonly image: ImageReference;
   /**
-   * NodePort of the Service, one of the cluster's port mappings.
+   * NodePort of the Service. Must be the nodePort of one of the cluster's port mappings.
    *
    * @default - a ClusterIP Service
    */

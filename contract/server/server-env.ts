@@ -132,9 +132,15 @@ export const serverEnv = z
      * pixels, or the image files themselves; `dali` and `dali-trt` forward JPEG files to DALI, and others as normalised images.
      */
     TRITON_MODEL_KIND: z.enum(servedKinds).default("fp32"),
-    /** Deadline of one inference on a Triton server. */
+    /**
+     * Maximum time of one inference request in ms, including the gateway's queue and retries on other
+     * Triton servers.
+     */
     TRITON_TIMEOUT_MS: integer(1, 600_000).default(30_000),
-    /** PEM file with the certificate authorities of the Triton servers. Enables TLS for gRPC. */
+    /**
+     * PEM file with the certificate authorities that sign the upstreams' certificates. Enables TLS for
+     * gRPC.
+     */
     TRITON_TLS_CA_FILE: z.string().min(1).optional(),
     /** PEM files with the gateway's certificate chain and private key. Both or neither. */
     TRITON_TLS_CERT_FILE: z.string().min(1).optional(),

@@ -21,11 +21,11 @@ async function pool(
   const embedder = await embedderOf(targets, {
     ...options,
     observer: {
-      batch: () => {},
-      queued: () => {},
-      ended: () => {},
-      ejected: (target) => ejections.push(target),
-      health(target, healthy, reason) {
+      onBatch: () => {},
+      onDequeue: () => {},
+      onAttemptEnd: () => {},
+      onEjection: (target) => ejections.push(target),
+      onHealthChange(target, healthy, reason) {
         inRotation.set(target, healthy > 0);
         reasons.push(reason);
       },

@@ -88,8 +88,8 @@ function observerOf(
   return {
     ...metrics.tower(spec.name, modality),
     ...triton,
-    health(target, healthy, reason) {
-      triton.health(target, healthy, reason);
+    onHealthChange(target, healthy, reason) {
+      triton.onHealthChange(target, healthy, reason);
       const subject = { target, healthy, model };
       if (reason === "") log.info(subject, `Triton ${target} is in rotation for ${model}`);
       else log.warn(subject, `Triton ${target} is out of rotation for ${model}: ${reason}`);

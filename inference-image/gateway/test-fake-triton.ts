@@ -168,13 +168,13 @@ export async function embedderOf(
     maxBatchSize: 32,
     ...options,
     observer: {
-      batch: () => {},
-      queued: () => {},
-      ended: () => {},
+      onBatch: () => {},
+      onDequeue: () => {},
+      onAttemptEnd: () => {},
       ...options.observer,
-      health(target, count, reason) {
+      onHealthChange(target, count, reason) {
         healthy.set(target, count);
-        options.observer?.health(target, count, reason);
+        options.observer?.onHealthChange(target, count, reason);
       },
     },
   });

@@ -35,10 +35,11 @@ export async function testGateway(targets: readonly string[]): Promise<TestGatew
     timeoutMs,
     maxBatchSize: 8,
     observer: {
-      batch: () => {},
-      queued: () => {},
-      health: (target, count) => healthy.set(target, count > 0),
-      ended: (target, ok) => answered.set(target, (answered.get(target) ?? 0) + (ok ? 1 : 0)),
+      onBatch: () => {},
+      onDequeue: () => {},
+      onHealthChange: (target, count) => healthy.set(target, count > 0),
+      onAttemptEnd: (target, ok) =>
+        answered.set(target, (answered.get(target) ?? 0) + (ok ? 1 : 0)),
     },
   });
   const gateway: TestGateway = {

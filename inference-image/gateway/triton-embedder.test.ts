@@ -152,10 +152,10 @@ test("takes a Triton server out of rotation while its model is not ready", async
   const [first, second] = [await new FakeTriton().start(), await new FakeTriton().start()];
   const healthy = new Map<string, number>();
   const observer = {
-    batch: () => {},
-    queued: () => {},
-    ended: () => {},
-    health: (target: string, count: number) => void healthy.set(target, count),
+    onBatch: () => {},
+    onDequeue: () => {},
+    onAttemptEnd: () => {},
+    onHealthChange: (target: string, count: number) => void healthy.set(target, count),
   };
   const embedder = await embedderOf([first, second], { observer });
   await until(() => healthy.get(first.target) === 1 && healthy.get(second.target) === 1);
@@ -222,10 +222,10 @@ test("excludes a Triton server with another model input than the others", async 
   const floats = await new FakeTriton(fp32Model).start();
   const reasons: string[] = [];
   const observer = {
-    batch: () => {},
-    queued: () => {},
-    ended: () => {},
-    health: (_target: string, _count: number, reason: string) => void reasons.push(reason),
+    onBatch: () => {},
+    onDequeue: () => {},
+    onAttemptEnd: () => {},
+    onHealthChange: (_target: string, _count: number, reason: string) => void reasons.push(reason),
   };
   const embedder = await embedderOf([pixels, floats], { observer });
   await until(() => reasons.some((reason) => reason.includes("on the other Triton servers")));

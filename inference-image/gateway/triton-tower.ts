@@ -123,10 +123,10 @@ export class TritonTower<Item> {
         }
       },
       observer: {
-        ended: (target, ok) => options.observer?.ended(target, ok),
-        ejected: (target) => options.observer?.ejected?.(target),
-        health: (target, healthy, reason) => {
-          options.observer?.health(target, healthy, reason);
+        onAttemptEnd: (target, ok) => options.observer?.onAttemptEnd(target, ok),
+        onEjection: (target) => options.observer?.onEjection?.(target),
+        onHealthChange: (target, healthy, reason) => {
+          options.observer?.onHealthChange(target, healthy, reason);
           // another healthy Triton server accepts more calls
           this.#dispatch();
         },
@@ -242,7 +242,7 @@ export class TritonTower<Item> {
   async #send(payload: TowerPayload<Item>, batch: readonly Waiting<Item>[]): Promise<void> {
     const { observer, timeoutMs, spec } = this.#options;
     const sentAt = performance.now();
-    for (const { enqueuedAt } of batch) observer?.queued((sentAt - enqueuedAt) / 1000);
+    for (const { enqueuedAt } of batch) observer?.onDequeue((sentAt - enqueuedAt) / 1000);
     const cancelled = whenAllCancelled(batch);
     let encoded: EncodedItems | undefined;
     try {
@@ -254,7 +254,7 @@ export class TritonTower<Item> {
         cancelled.signal,
       );
       const inferSeconds = (performance.now() - sentAt) / 1000;
-      observer?.batch({ items: batch.length, inferSeconds });
+      observer?.onBatch({ items: batch.length, inferSeconds });
       for (const { enqueuedAt, onTiming } of batch) {
         onTiming?.({ queueSeconds: (sentAt - enqueuedAt) / 1000, inferSeconds });
       }

@@ -6,7 +6,7 @@ import { sizeOf } from "../../model-tools/files/publish-file.ts";
 import { readArguments, UsageError } from "./role-arguments.ts";
 
 export interface CheckWeightsOptions {
-  /** Folder with the file: version 1 of a model. */
+  /** Folder of version 1 of the model, which contains the file. */
   readonly folder: string;
   /**
    * Name of the file.

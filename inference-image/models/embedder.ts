@@ -75,7 +75,8 @@ export interface EmbedTiming {
 
 /** Observer of the executions of one tower. */
 export interface EmbedderObserver {
-  batch(batch: { readonly items: number; readonly inferSeconds: number }): void;
-  /** Reports the time for which a request waited for its batch. */
-  queued(seconds: number): void;
+  /** Called after the execution of a batch. */
+  onBatch(batch: { readonly items: number; readonly inferSeconds: number }): void;
+  /** Called when an item leaves the queue, with the time that it was queued. */
+  onDequeue(seconds: number): void;
 }

@@ -134,8 +134,8 @@ function towerMetrics(registry: Registry): Pick<EmbedMetrics, "tower"> {
     return {
       decoded: (duration) => decodeSeconds.observe({ model }, duration),
       embedded: (count) => items.inc(count),
-      queued: (duration) => queue.observe(duration),
-      batch(batch) {
+      onDequeue: (duration) => queue.observe(duration),
+      onBatch(batch) {
         batches.observe(batch.items);
         infer.observe(batch.inferSeconds);
       },
@@ -189,12 +189,12 @@ function tritonMetrics(registry: Registry): Pick<EmbedMetrics, "triton"> {
   );
   return {
     triton: (model) => ({
-      ended(target, ok) {
+      onAttemptEnd(target, ok) {
         requests.inc({ target, model });
         failures.inc({ target, model }, ok ? 0 : 1);
       },
-      health: (target, addresses) => healthy.set({ target, model }, addresses),
-      ejected: (target) => ejections.inc({ target, model }),
+      onHealthChange: (target, addresses) => healthy.set({ target, model }, addresses),
+      onEjection: (target) => ejections.inc({ target, model }),
     }),
   };
 }

@@ -86,8 +86,8 @@ class OnnxEmbedder<Input, Item> implements TowerEmbedder<Input> {
       dispatch: "eager",
       onExecution: ({ batchSize, requests, inferUs, error }) => {
         if (error !== undefined) return;
-        observer?.batch({ items: batchSize, inferSeconds: inferUs / 1e6 });
-        for (const { timing } of requests) observer?.queued(timing.queueUs / 1e6);
+        observer?.onBatch({ items: batchSize, inferSeconds: inferUs / 1e6 });
+        for (const { timing } of requests) observer?.onDequeue(timing.queueUs / 1e6);
       },
     });
   }

@@ -1,6 +1,9 @@
 import { embedPaths, imageContentTypes, maxImagesPerRequest } from "../../contract/embed-api.ts";
 
-/** Maximum number of images in the table of similarities; more are only searched. */
+/**
+ * Maximum number of images for which the page shows the similarity table. Larger selections can only
+ * be searched by text.
+ */
 export const maxTableImages = 12;
 /** Maximum number of results of a search. */
 const maxResults = 50;

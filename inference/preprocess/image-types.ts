@@ -72,13 +72,16 @@ export interface Rows {
   /** Stored column of the first sample of a row. */
   readonly left: number;
   /** First free address in the resampler's memory; all of it is free if absent. */
-  readonly end?: number;
+  readonly freeAddress?: number;
   /** Writes the next `count` rows to the resampler's memory. Up to 64 more bytes may be overwritten. */
   read(count: number, to: number): void;
 }
 
-/** Component and its tables, as selected by the first scan. */
-export interface Component {
+/**
+ * Colour component of a JPEG, with the Huffman and quantisation tables that the first scan assigns
+ * to it.
+ */
+export interface JpegComponent {
   readonly id: number;
   /** Identifiers of its Huffman tables, 0 to 3. */
   readonly dcId: number;
@@ -98,7 +101,7 @@ export interface Frame {
   readonly across: number;
   readonly down: number;
   /** One component, or luma, blue and red. */
-  readonly components: readonly Component[];
+  readonly components: readonly JpegComponent[];
   /** MCUs between restart markers; 0 for none. */
   readonly interval: number;
   /** Offset in the file of the scan's data. */

@@ -1,7 +1,7 @@
 // Reads the segments of a JPEG up to the data of its first scan (ITU-T T.81, annex B). Throws UnsupportedJpeg for anything that
 // jpeg.mjs does not decode. Plain JavaScript, for preprocess-worker.mjs.
 
-/** @typedef {import("./image-types.ts").Component} Component */
+/** @typedef {import("./image-types.ts").JpegComponent} Component */
 /** @typedef {import("./image-types.ts").Frame} Frame */
 
 /** Uncommon or damaged file, which libvips decodes or rejects. */

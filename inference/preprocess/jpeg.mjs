@@ -54,13 +54,17 @@ export class JpegDecoder {
   }
 }
 
-/** Rows of an image that a plan needs, decoded from the top as they are read. */
+/**
+ * Rows of an image that a plan needs, decoded from the top as they are read.
+ *
+ * @implements {Rows}
+ */
 class JpegRows {
-  /** See `Rows`. */
+  /** Column and size of the decoded rows, and first free address in the resampler's memory. */
   left;
   width;
   channels;
-  end;
+  freeAddress;
   #kernel;
   #frame;
   #plan;
@@ -142,7 +146,7 @@ class JpegRows {
       upsampledRed: this.#strides[0],
     });
     this.#at = { ...at, ends: [at.luma + luma, at.blue + chroma, at.red + chroma] };
-    this.end = end;
+    this.freeAddress = end;
     this.#kernel.bytes().set(scan, at.file);
     if (!code.unstuff(at.file, at.file + scan.length, at.data, at.intervals, intervals)) {
       throw new UnsupportedJpeg("restart intervals or end of scan are wrong");

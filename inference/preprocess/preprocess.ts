@@ -75,11 +75,15 @@ export interface RunOptions {
 /** Converts image files to the pixels of any model; see {@link createPreprocessor}. */
 export interface Preprocessor {
   /**
+   * Converts one image file to the pixels that a model requires.
+   *
    * @param bytes - JPEG, PNG or WebP file; the type is detected from its first bytes.
    * @param input - Image input of the model.
-   * @returns `[height, width, 3]` 8-bit RGB, row-major, the only content of its buffer.
-   * @throws {ImageError}
+   * @returns 8-bit RGB `[height, width, 3]`, row-major. The array spans its whole buffer, which
+   *   {@link recycle} requires.
+   * @throws {ImageError} if the image is too large, has an unsupported type or cannot be decoded
    * @throws {InferenceError} `failed` if the decoding thread died; `draining` after {@link close}
+   * @throws the signal's reason if it was aborted
    */
   run(bytes: Uint8Array, input: PixelInput, options?: RunOptions): Promise<Uint8Array>;
   /** Returns memory obtained from {@link run} for reuse by a later image. */

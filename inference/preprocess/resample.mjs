@@ -7,8 +7,13 @@ import { roundUp } from "./image-kernel.mjs";
 /** @typedef {import("./image-types.ts").Rows} Rows */
 /** @typedef {import("./image-types.ts").Taps} Taps */
 
-/** Bytes of decoded samples in the kernel's memory at a time, or as many as one result row needs. */
-const chunkBytes = 256 * 1024;
+/**
+ * Maximum bytes of decoded rows in the kernel's memory at a time, if samples are resized along rows
+ * first. One row may exceed it.
+ */
+const columnsFirstChunkBytes = 256 * 1024;
+/** The same if samples are resized across rows first. The source rows of one result row may exceed it. */
+const rowsFirstChunkBytes = 8 * columnsFirstChunkBytes;
 
 /** Bytes that may be overwritten after the rows read. */
 const overshoot = 64;
@@ -77,7 +82,7 @@ export class Resampler {
     const { channels, width } = image;
     const stride = width * channels;
     const lineBytes = size.width * channels;
-    const chunkRows = Math.min(height, Math.max(1, Math.floor(chunkBytes / stride)));
+    const chunkRows = Math.min(height, Math.max(1, Math.floor(columnsFirstChunkBytes / stride)));
     const columnTable = tableOf(columns, 4, channels);
     const rowTable = tableOf(rows, 2, lineBytes);
     const { at } = this.kernel.reserve(
@@ -88,7 +93,7 @@ export class Resampler {
         result: size.height * lineBytes,
         chunk: chunkRows * stride + overshoot,
       },
-      image.end,
+      image.freeAddress,
     );
     this.#write(at.columns, columnTable);
     this.#write(at.rows, rowTable);
@@ -108,7 +113,7 @@ export class Resampler {
     const { channels, width } = image;
     const stride = width * channels;
     const lineBytes = roundUp(stride);
-    const groups = groupRows(rows, (8 * chunkBytes) / stride)
+    const groups = groupRows(rows, rowsFirstChunkBytes / stride)
       .map((group) => ({ ...group, table: tableOf(rows, 2, stride, group) }))
       .sort((a, b) => a.first - b.first); // top to bottom, even if mirrored
     const columnTable = tableOf(columns, 4, channels);
@@ -120,7 +125,7 @@ export class Resampler {
         result: size.width * size.height * channels,
         chunk: (Math.max(...groups.map(({ count }) => count)) + 1) * stride + overshoot,
       },
-      image.end,
+      image.freeAddress,
     );
     this.#write(at.columns, columnTable);
     /** Range of rows in the chunk. */

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { dinov2Small } from "../../contract/models/dinov2-small.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import type { TensorSpec } from "../../contract/tensor.ts";
-import { requireFit, towerMisfit, towerTensors } from "./tower-fit.ts";
+import { requireFit, tensorMismatch, towerTensors } from "./tower-fit.ts";
 
 const tensor = (name: string, dataType: TensorSpec["dataType"], ...dims: number[]) => ({
   name,
@@ -18,12 +18,12 @@ test.each([
   [tensor("image", "UINT8", 224, 224, 3), output],
   [tensor("image", "FP32", 3, -1, -1), tensor("embedding", "FP32", -1)],
 ])("accepts %o", (...[found, result]) => {
-  expect(towerMisfit(expected, { inputs: [found], outputs: [result] })).toBeUndefined();
+  expect(tensorMismatch(expected, { inputs: [found], outputs: [result] })).toBeUndefined();
 });
 
 test("accepts token ids of the text tower", () => {
   const found = { inputs: [tensor("text", "INT64", 77)], outputs: [output] };
-  expect(towerMisfit(towerTensors(openclipVitB32, "text"), found)).toBeUndefined();
+  expect(tensorMismatch(towerTensors(openclipVitB32, "text"), found)).toBeUndefined();
 });
 
 test.each([
@@ -48,7 +48,7 @@ test.each([
     "output 'embedding' must be FP32 [512], got FP32 [384]",
   ],
 ])("fails with the tensor, its expected and its found shape: %o", (inputs, outputs, message) => {
-  expect(towerMisfit(expected, { inputs, outputs })).toBe(message);
+  expect(tensorMismatch(expected, { inputs, outputs })).toBe(message);
 });
 
 test("fails with the path of the file", () => {

@@ -91,14 +91,15 @@ function fileName(
 }
 
 /**
- * Compares the tensors of a model file with its spec.
+ * Compares the tensors of a model file with the model spec.
  *
- * @returns First misfit: the tensor, its expected and its found shape. Undefined if the file fits.
+ * @returns Error message for the first mismatch, with the shape found; undefined if all tensors
+ *   match.
  */
-export function towerMisfit(expected: TowerTensors, found: FileTensors): string | undefined {
+export function tensorMismatch(expected: TowerTensors, found: FileTensors): string | undefined {
   return (
-    misfitOf("input", expected.inputs, found.inputs) ??
-    misfitOf("output", [expected.output], found.outputs)
+    mismatchOf("input", expected.inputs, found.inputs) ??
+    mismatchOf("output", [expected.output], found.outputs)
   );
 }
 
@@ -109,11 +110,11 @@ export function towerMisfit(expected: TowerTensors, found: FileTensors): string 
  * @throws {InferenceError} `model`, with the tensor, its expected and its found shape
  */
 export function requireFit(file: string, expected: TowerTensors, found: FileTensors): void {
-  const misfit = towerMisfit(expected, found);
-  if (misfit !== undefined) throw new InferenceError("model", `${file}: ${misfit}`);
+  const mismatch = tensorMismatch(expected, found);
+  if (mismatch !== undefined) throw new InferenceError("model", `${file}: ${mismatch}`);
 }
 
-function misfitOf(
+function mismatchOf(
   kind: "input" | "output",
   accepted: readonly TensorSpec[],
   found: readonly TensorSpec[],

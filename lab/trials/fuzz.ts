@@ -69,7 +69,7 @@ export async function fuzz(options: FuzzOptions): Promise<FuzzResult> {
       options.onProgress?.(
         `${sent} of ${options.inputs} inputs, ${failures.length} failures, ${servers.memory().map(Math.round).join(" + ")} MB`,
       );
-      if (servers.all.some(({ ended }) => ended !== undefined)) break;
+      if (servers.all.some(({ exitDescription }) => exitDescription !== undefined)) break;
     }
     const late = servers.memory();
     const memory = servers.all.map(({ name }, index) => ({
@@ -128,12 +128,12 @@ async function sendAll(
       const input = inputs[next++]!;
       inFlight.add(input);
       const problem = await servers.send(input);
-      const dead = servers.all.find(({ ended }) => ended !== undefined);
+      const dead = servers.all.find(({ exitDescription }) => exitDescription !== undefined);
       if (dead !== undefined) {
         // one of the inputs in flight ended the server
         if (failures.length === 0) {
           failures.push(
-            `the ${dead.name} server ended ${dead.ended}\n  ${await save([...inFlight])}`,
+            `the ${dead.name} server ended ${dead.exitDescription}\n  ${await save([...inFlight])}`,
           );
         }
         return;

@@ -37,8 +37,11 @@ const textClients = 2;
 const textLength = 30_000;
 /** Time with one server frozen and one faulty; another connection is frozen after half of it. */
 const faultMs = 16_000;
-/** Time in which the frozen connection is replaced, before the third server is restarted. */
-const recoveryMs = 9_000;
+/**
+ * Pause after the faults in which the gateway replaces the frozen connection. The third server is
+ * restarted after it.
+ */
+const reconnectMs = 9_000;
 /** Time for garbage collectors and allocators to settle. */
 const restMs = 1_500;
 const hostileRequests = 200;
@@ -79,7 +82,7 @@ export async function trialGateway(options: GatewayTrialOptions): Promise<Gatewa
         await sleep(faultMs / 2);
       }
       faulty.fault = undefined;
-      await sleep(recoveryMs);
+      await sleep(reconnectMs);
       const restarted = (cycle + 2) % 3;
       await tritons[restarted]!.stop();
       tritons[restarted] = await startTriton(program);

@@ -24,13 +24,13 @@ const sources = ["--import", import.meta.resolve("tsx"), main];
 const startSeconds = 60;
 const stopSeconds = 40;
 
-/** A server of a trial, in a process of its own. */
+/** Embed server or Triton emulator that a lab trial runs as a child process. */
 export interface ServerProcess {
   readonly name: "embed" | "triton";
   /** Ports of 127.0.0.1: one for `embed`; HTTP, gRPC and metrics for `triton`. */
   readonly ports: readonly number[];
   /** Exit description with the last output lines; `undefined` while running. */
-  readonly ended: string | undefined;
+  readonly exitDescription: string | undefined;
   /** Resident memory in 10⁶ bytes; 0 on systems without `/proc`. */
   memory(): number;
   /** Sends SIGTERM; returns `with code 0` if the server exited cleanly. */
@@ -111,7 +111,7 @@ async function start(
   return {
     name,
     ports,
-    get ended() {
+    get exitDescription() {
       return child.exit && `${describeExit(child.exit)}${lastLinesOf(child)}`;
     },
     memory: () => residentMB(child.pid) ?? 0,

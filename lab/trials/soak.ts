@@ -68,7 +68,7 @@ export async function soak(options: SoakOptions): Promise<SoakResult> {
       }),
     );
     const answered = () => loads.reduce((sum, { samples }) => sum + samples.length, 0);
-    while (sent + answered() < end && server.ended === undefined) await sleep(pollMs);
+    while (sent + answered() < end && server.exitDescription === undefined) await sleep(pollMs);
     await Promise.all(loads.map((load) => load.stop()));
     sent += answered();
     for (const [code, count] of loads.flatMap(({ samples }) =>

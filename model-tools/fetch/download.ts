@@ -63,23 +63,23 @@ export async function download(options: DownloadOptions): Promise<{ readonly res
       return { resumed: resumed ?? kept };
     } catch (error) {
       signal?.throwIfAborted();
-      const where = redactedUrl(options.url);
+      const redacted = redactedUrl(options.url);
       if (error instanceof RejectedDownload)
-        throw new Error(`${where}: ${error.message}`, { cause: error });
+        throw new Error(`${redacted}: ${error.message}`, { cause: error });
       if (!(error instanceof InterruptedDownload)) throw error;
       resumed ??= error.kept;
       const bytes = (await sizeOf(part)) ?? 0;
       failures = bytes > before ? 1 : failures + 1;
       if (failures >= maxFailures || attempt >= maxAttempts) {
-        const rest = bytes > 0 ? `; ${megabytes(bytes)} MB are kept` : "";
-        throw new Error(`${where}: ${error.message}, ${attempt} attempts${rest}`, {
+        const keptNote = bytes > 0 ? `; ${megabytes(bytes)} MB are kept` : "";
+        throw new Error(`${redacted}: ${error.message}, ${attempt} attempts${keptNote}`, {
           cause: error,
         });
       }
       const waitMs = error.waitMs ?? Math.min(1000 * 2 ** (failures - 1), maxWaitMs);
       if (waitMs > maxWaitMs) {
         const seconds = Math.ceil(waitMs / 1000);
-        throw new Error(`${where}: ${error.message}, and requires a wait of ${seconds} s`, {
+        throw new Error(`${redacted}: ${error.message}, and requires a wait of ${seconds} s`, {
           cause: error,
         });
       }

@@ -90,10 +90,10 @@ function isRunning(pid: number): boolean {
 }
 
 /** Removes an abandoned lock, unless another process has acquired it since it was read. */
-async function removeAbandoned(path: string, held: string): Promise<void> {
+async function removeAbandoned(path: string, abandonedContent: string): Promise<void> {
   const aside = `${path}.${process.pid}.${randomInt(2 ** 32)}`;
   await rename(path, aside).catch(() => {});
   const moved = await contentOf(aside);
-  if (moved !== undefined && moved !== held) await link(aside, path).catch(() => {});
+  if (moved !== undefined && moved !== abandonedContent) await link(aside, path).catch(() => {});
   await rm(aside, { force: true });
 }

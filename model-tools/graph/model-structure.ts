@@ -6,7 +6,7 @@ import { tritonModelName } from "../../contract/triton-models.ts";
 import {
   type FileTensors,
   type TowerTensors,
-  towerMisfit,
+  tensorMismatch,
   towerTensors,
   withFileNames,
 } from "../../inference/session/tower-fit.ts";
@@ -123,7 +123,7 @@ export function specOfFile(spec: ModelSpec, modality: Modality, file: OnnxFile):
 function misfitsOf(spec: ModelSpec, modality: Modality, file: OnnxFile): readonly string[] {
   const tensors = { inputs: file.inputs.map(tensorOf), outputs: file.outputs.map(tensorOf) };
   const expected = towerTensors(specOfFile(spec, modality, file), modality);
-  const misfit = towerMisfit(expected, withoutBatch(expected, tensors));
+  const misfit = tensorMismatch(expected, withoutBatch(expected, tensors));
   const misfits = misfit === undefined ? [] : [misfit];
   for (const [kind, values] of [
     ["input", tensors.inputs],
@@ -146,7 +146,7 @@ export function takesInputs(spec: ModelSpec, modality: Modality, file: OnnxFile)
   const { name } = expected.inputs[0]!;
   const inputs = file.inputs.map((value) => ({ ...tensorOf(value), name }));
   const { inputs: found } = withoutBatch(expected, { inputs, outputs: [] });
-  return towerMisfit(expected, { inputs: found, outputs: [expected.output] }) === undefined;
+  return tensorMismatch(expected, { inputs: found, outputs: [expected.output] }) === undefined;
 }
 
 /**

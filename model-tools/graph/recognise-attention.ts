@@ -1,5 +1,5 @@
 import { elements, layoutOps, type OnnxGraph } from "./onnx-graph.ts";
-import { linearOf, normOf } from "./recognise-layers.ts";
+import { linearOf, matchLayerNorm } from "./recognise-layers.ts";
 import { matrixDims, type ProjectionColumns } from "./tower.ts";
 
 /** Matches multi-head self-attention with its normalisation and output projection. */
@@ -20,7 +20,7 @@ export function attentionOf(graph: OnnxGraph, value: string) {
   if (query === undefined || key === undefined || mixedValue === undefined) return undefined;
   const inputs = [query, key, mixedValue].map((part) => graph.origin(part.input));
   if (new Set(inputs).size !== 1) return undefined;
-  const norm = normOf(graph, query.input);
+  const norm = matchLayerNorm(graph, query.input);
   if (norm === undefined) return undefined;
 
   const known = [scores, queries!, keys!].every(({ unknown }) => !unknown);

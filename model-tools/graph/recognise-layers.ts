@@ -37,7 +37,7 @@ export function linearOf(graph: OnnxGraph, value: string): LinearMatch | undefin
 }
 
 /** Matches a layer normalisation, fused or decomposed. */
-export function normOf(
+export function matchLayerNorm(
   graph: OnnxGraph,
   value: string,
 ): { norm: TowerNorm; input: string } | undefined {

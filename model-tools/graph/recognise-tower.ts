@@ -1,7 +1,7 @@
 import { type OnnxFile, type OnnxFileNode, type OnnxTensor, tensorTypes } from "../onnx/reader.ts";
 import { elements, OnnxGraph } from "./onnx-graph.ts";
 import { attentionOf } from "./recognise-attention.ts";
-import { activationOf, type LinearMatch, linearOf, normOf } from "./recognise-layers.ts";
+import { activationOf, type LinearMatch, linearOf, matchLayerNorm } from "./recognise-layers.ts";
 import type { Tower, TowerBlock, TowerNorm } from "./tower.ts";
 
 /** Reason why a graph is not an image tower. Internal to {@link recogniseTower}, which returns it. */
@@ -59,7 +59,7 @@ class Recogniser {
     }
     if (blocks.length === 0) throw new Unrecognised("no residual block ends at the class token");
 
-    const first = normOf(this.#graph, value);
+    const first = matchLayerNorm(this.#graph, value);
     const sequence = this.#sequence(first?.input ?? value, input.name);
     const width = sequence.patches.weight.dims[0] ?? 0;
     const imageSide = input.dims.at(-1);
@@ -100,7 +100,7 @@ class Recogniser {
   /** Matches `ln_post` of the class token, which is selected before or after it. */
   #classTokenNorm(value: string): { norm: TowerNorm; stream: string } {
     const selected = this.#firstToken(value);
-    const found = normOf(this.#graph, selected ?? value);
+    const found = matchLayerNorm(this.#graph, selected ?? value);
     if (found === undefined) throw new Unrecognised("no normalisation before the last projection");
     const stream = selected === undefined ? this.#firstToken(found.input) : found.input;
     if (stream === undefined) throw new Unrecognised("no selection of the class token");
@@ -165,7 +165,7 @@ class Recogniser {
     const projection = linearOf(this.#graph, value);
     const activation = projection && activationOf(this.#graph, projection.input);
     const hidden = activation && linearOf(this.#graph, activation.input);
-    const norm = hidden && normOf(this.#graph, hidden.input);
+    const norm = hidden && matchLayerNorm(this.#graph, hidden.input);
     if (norm === undefined) return undefined;
     return {
       normed: norm.input,

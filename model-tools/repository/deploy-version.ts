@@ -154,18 +154,18 @@ export async function versionsIn(folder: string): Promise<readonly string[]> {
     .sort((one, other) => Number(one) - Number(other));
 }
 
-/** Copies the file to a new version folder, which appears at once, under the name in the configuration. */
+/** Copies a model file to a new version folder, as `fileName`. The folder appears atomically. */
 async function copyVersion(
   folder: string,
   version: string,
   file: string,
-  name: string,
+  fileName: string,
 ): Promise<void> {
-  if (name === tensorrtFile) requireHalfProducts(file);
+  if (fileName === tensorrtFile) requireHalfProducts(file);
   const staging = join(folder, `.${version}.${ownSuffix()}.part`);
   await mkdir(staging);
   try {
-    const target = join(staging, name);
+    const target = join(staging, fileName);
     for (const [source, copy] of [
       [file, target],
       ...externalDataOf(file).map((name) => [join(dirname(file), name), join(staging, name)]),

@@ -44,7 +44,7 @@ export function coverageOf(stack: StackComparison): Coverage {
   const deferred = (change.plan?.deferred ?? []).map((it) =>
     named(it)({ ...gap(it, "deferred to a second plan"), changes: false }),
   );
-  const modules = modulesOf(change);
+  const modules = unexaminedModules(change);
   return {
     resources: managed.length + deferred.length + modules.length,
     unexamined: [...gaps, ...deferred, ...modules],
@@ -88,7 +88,7 @@ function gapsOf(resource: ResourceChange, stack: StackComparison): readonly Gap[
   const base = baseType(type);
   if (isInert(base, values)) return [];
   if (!isExaminedType(base)) return [gap(resource, `of ${providerOf(resource)}`)];
-  if (base === "helm_release" && !isReadable(values)) {
+  if (base === "helm_release" && !canExamineRelease(values)) {
     return [gap(resource, "with an unknown chart or unreadable values")];
   }
   if (runsPrograms(resource, stack)) return [gap(resource, "that run a program")];
@@ -113,7 +113,7 @@ function attributeGaps(resource: ResourceChange): readonly Gap[] {
   return [gap(resource, `with values that the review does not know (${few(attributes)})`)];
 }
 
-/** Whether a resource exists only in the state, or extends the API server and is installed by this project. */
+/** Returns whether a resource exists only in the state, or extends the API server and is installed by this project. */
 function isInert(base: string, values: Readonly<Record<string, unknown>>): boolean {
   if (base === "kubernetes_api_service") {
     const { group, version } = blockOf(values, "spec");
@@ -126,8 +126,11 @@ function isInert(base: string, values: Readonly<Record<string, unknown>>): boole
   return /^(random|time|tls)_/.test(base);
 }
 
-/** Whether the chart is this project's and its values are all in `values`. */
-function isReadable(values: Readonly<Record<string, unknown>>): boolean {
+/**
+ * Returns whether the review can examine a Helm release: the chart is this project's, and its values
+ * are set only through `values`, as valid YAML.
+ */
+function canExamineRelease(values: Readonly<Record<string, unknown>>): boolean {
   const others = ["set", "set_list", "set_sensitive", "set_wo", "postrender"];
   const isSet = (value: unknown) => blocksOf(value).length > 0;
   return (
@@ -206,8 +209,11 @@ function providerOf({ type, provider }: ResourceChange): string {
   return provider ?? type.replace(/_.*/s, "");
 }
 
-/** Modules of a synthesized file, whose resources only a plan lists. */
-function modulesOf({ modules }: StackChange): readonly Unexamined[] {
+/**
+ * Modules declared in a synthesized file. They count as unexamined, because only a Terraform plan
+ * lists the resources of a module.
+ */
+function unexaminedModules({ modules }: StackChange): readonly Unexamined[] {
   const { before = {}, after = {} } = modules ?? {};
   return Object.keys({ ...before, ...after }).map((name) => ({
     address: `module.${name}`,

@@ -2,7 +2,7 @@ import { basename, join } from "node:path";
 import { type LoadedModels, loadModels, modelFolder } from "./model-files.ts";
 import { type EnvironmentSettings, parseEnvironment, type StackName } from "./settings.ts";
 import { SettingsError } from "./settings-error.ts";
-import { type RejectedFile, readText, yamlEntries } from "./settings-file.ts";
+import { type RejectedFile, readText, yamlFileNames } from "./settings-file.ts";
 
 /** Environments of a folder: `<name>.yaml` each. An invalid file affects only its own environment. */
 
@@ -41,7 +41,7 @@ export function loadEnvironments(folder: string): LoadedEnvironments {
   const environments: EnvironmentSettings[] = [];
   const rejected: RejectedFile[] = [];
   const models = loadModels(modelFolder(folder));
-  for (const entry of yamlEntries(folder, "environments")) {
+  for (const entry of yamlFileNames(folder, "environments")) {
     const file = join(folder, entry);
     const name = entry.replace(/\.ya?ml$/, "");
     try {

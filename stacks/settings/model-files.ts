@@ -10,7 +10,7 @@ import {
   type RejectedFile,
   readText,
   validateSettings,
-  yamlEntries,
+  yamlFileNames,
 } from "./settings-file.ts";
 
 /** Users' model specs: `models/<name>.yaml` each, beside the environments. An invalid file affects only its own model. */
@@ -65,7 +65,7 @@ export function parseModel(name: string, file: string, yaml: string): ModelSpec 
 export function loadModels(folder: string): LoadedModels {
   const models = new Map(modelCatalogue);
   const rejected: RejectedFile[] = [];
-  for (const entry of existsSync(folder) ? yamlEntries(folder, "models") : []) {
+  for (const entry of existsSync(folder) ? yamlFileNames(folder, "models") : []) {
     const file = join(folder, entry);
     const name = entry.replace(/\.ya?ml$/, "");
     try {

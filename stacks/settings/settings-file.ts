@@ -43,17 +43,18 @@ export function readText(file: string): string {
 /**
  * Names of the YAML files in a folder, sorted.
  *
- * @param content - Plural noun for the error.
+ * @param contentNoun - What the folder contains, as a plural noun in the error message, such as
+ *   "environments".
  * @throws {SettingsError} if the folder cannot be read.
  */
-export function yamlEntries(folder: string, content: string): readonly string[] {
+export function yamlFileNames(folder: string, contentNoun: string): readonly string[] {
   try {
     return readdirSync(folder)
       .filter((entry) => !entry.startsWith(".") && /\.ya?ml$/.test(entry))
       .sort();
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw new SettingsError([`${folder}: cannot be read as a folder of ${content} (${code})`]);
+    throw new SettingsError([`${folder}: cannot be read as a folder of ${contentNoun} (${code})`]);
   }
 }
 

@@ -75,7 +75,7 @@ function clientsOf({ url, transport }: WaitingServer, count: number, channels?: 
     channels,
   );
   const clients: Connection[] = Array.from({ length: count }, () =>
-    open({ answered: (code) => codes.push(code), failed: (code) => codes.push(code) }),
+    open({ onAnswer: (code) => codes.push(code), onFailure: (code) => codes.push(code) }),
   );
   onTestFinished(() => {
     for (const client of clients) client.close();

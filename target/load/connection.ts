@@ -1,16 +1,16 @@
 /** Outcome of a request; each request ends with one of the two events. */
 export interface ConnectionEvents {
   /** Complete response. `code` is empty on success; `bytes` is the size of the body. */
-  answered(code: string, bytes: number): void;
+  onAnswer(code: string, bytes: number): void;
   /** No complete response. `code` is the error's code, such as `ECONNRESET`, or a short description. */
-  failed(code: string): void;
+  onFailure(code: string): void;
 }
 
 /** Connection for one request at a time. It connects on first use, and reconnects. */
 export interface Connection {
   /** Sends the request with this index, after the previous one has ended. */
   send(request: number): void;
-  /** Aborts the current request and the connection; emits {@link ConnectionEvents.failed} with this code. */
+  /** Aborts the current request and the connection; emits {@link ConnectionEvents.onFailure} with this code. */
   abandon(code: string): void;
   /** Closes the connection without an event. */
   close(): void;

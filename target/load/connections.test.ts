@@ -28,8 +28,8 @@ async function sendInTurn(
     requests: [{ headers: {}, body: new Uint8Array(100) }],
     imagesPerRequest: 1,
   })({
-    answered: (code, bytes) => end({ code: code && codeText(code), bytes }),
-    failed: (code) => end({ code: codeText(code), bytes: 0 }),
+    onAnswer: (code, bytes) => end({ code: code && codeText(code), bytes }),
+    onFailure: (code) => end({ code: codeText(code), bytes: 0 }),
   });
   while (results.length < count) {
     const ended = new Promise<Result>((resolve) => {

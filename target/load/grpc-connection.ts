@@ -45,9 +45,9 @@ class GrpcConnection implements Connection {
     if (call !== this.#call) return;
     this.#call = undefined;
     if (this.use === "once") this.channel.retire();
-    if (!(ended instanceof Error)) this.events.answered("", ended.length);
-    else if (ended.source === "connection") this.events.failed(connectionCode(ended));
-    else this.events.answered(responseCode(ended), 0);
+    if (!(ended instanceof Error)) this.events.onAnswer("", ended.length);
+    else if (ended.source === "connection") this.events.onFailure(connectionCode(ended));
+    else this.events.onAnswer(responseCode(ended), 0);
   }
 
   abandon(code: string): void {
@@ -56,7 +56,7 @@ class GrpcConnection implements Connection {
     // the calls of other clients continue
     if (this.use === "shared") call?.abort();
     else this.channel.disconnect();
-    if (call !== undefined) this.events.failed(code);
+    if (call !== undefined) this.events.onFailure(code);
   }
 
   close(): void {

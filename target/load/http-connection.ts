@@ -84,14 +84,14 @@ class HttpConnection implements Connection {
       onComplete: () =>
         end(() => {
           this.#used = true;
-          this.events.answered(status === 200 ? "" : String(status), bytes);
+          this.events.onAnswer(status === 200 ? "" : String(status), bytes);
         }),
       onError: (error) =>
         end(() => {
           const isEarly = performance.now() - sentMs < idleRaceMs;
           // retried on a new connection, once
           if (wasUsed && isEarly && status === 0) this.#retry(request);
-          else this.events.failed(codeOf(error));
+          else this.events.onFailure(codeOf(error));
         }),
     });
   }
@@ -100,7 +100,7 @@ class HttpConnection implements Connection {
     const wasBusy = this.#busy;
     if (this.use === "own") this.close();
     else this.#stop();
-    if (wasBusy) this.events.failed(code);
+    if (wasBusy) this.events.onFailure(code);
   }
 
   close(): void {

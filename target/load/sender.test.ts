@@ -21,7 +21,7 @@ function connections(act: (events: ConnectionEvents, sent: Sent) => void) {
         sent.push(one);
         act(events, one);
       },
-      abandon: (code) => events.failed(code),
+      abandon: (code) => events.onFailure(code),
       close() {},
     };
   };
@@ -29,7 +29,7 @@ function connections(act: (events: ConnectionEvents, sent: Sent) => void) {
 }
 
 const afterMs = (ms: number) => (events: ConnectionEvents) => {
-  setTimeout(() => events.answered("", 7), ms);
+  setTimeout(() => events.onAnswer("", 7), ms);
 };
 const constant = { kind: "open loop", arrivals: "constant", ratePerSecond: 100, seed: 0 } as const;
 
@@ -110,7 +110,7 @@ test("the latency of a request that is sent late starts when it was due", async 
     const untilMs = clockMs() + (blocked ? 0 : 150);
     blocked = true;
     while (clockMs() < untilMs);
-    setTimeout(() => events.answered("", 0), 1);
+    setTimeout(() => events.onAnswer("", 0), 1);
   });
   const samples = await send(300, server, { load: constant });
   // requests due every 10 ms while the generator was blocked
@@ -153,7 +153,7 @@ test("a request without a timely response fails and its client continues", async
 
 test("a client pauses after a refused connection", async () => {
   const server = connections((events) => {
-    setImmediate(() => events.failed("ECONNREFUSED"));
+    setImmediate(() => events.onFailure("ECONNREFUSED"));
   });
   const startedMs = clockMs();
   await send(250, server, { load: { kind: "closed loop", concurrency: 1 } });

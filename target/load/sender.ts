@@ -175,8 +175,8 @@ class ConnectionPool {
     };
     const slot: Slot = {
       connection: this.options.open({
-        answered: (code, bytes) => end(code, bytes, code !== ""),
-        failed: (code) => end(code, 0, true),
+        onAnswer: (code, bytes) => end(code, bytes, code !== ""),
+        onFailure: (code) => end(code, 0, true),
       }),
       dueMs: 0,
       sentMs: 0,

@@ -5,7 +5,7 @@ import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
 import { workloadsBehind } from "../../artefact/simulated-process.ts";
 import {
   type RunningInstance,
-  requirePorts,
+  requireFreePorts,
   type ServerCommands,
 } from "../../artefact/simulation.ts";
 import type { Instance, ModelFiles, SimulationPlan } from "../../artefact/simulation-types.ts";
@@ -99,7 +99,7 @@ async function openIn(
     const lines = plan.faults.map(({ workload, message }) => `${describe(workload)}: ${message}`);
     throw new UserError(lines.join("\n"));
   }
-  await requirePorts([{ environment: name, plan }]);
+  await requireFreePorts([{ environment: name, plan }]);
   onPhase(`starting ${plan.instances.map((instance) => instance.name).join(", ")}`);
   const workloads = artefact.workloads.filter((workload) =>
     plan.instances.some((instance) => instance.workload === workload),
