@@ -133,7 +133,7 @@ test("an unknown target port is a fault of the Deployment", () => {
   const spec = document.resource.kubernetes_service_v1!.embed!.spec as { port: object[] };
   spec.port = [{ port: 80, target_port: "web", node_port: 30_092 }];
   expect(workload(document, "embed").faults).toEqual([
-    "kubernetes_service_v1.embed targets port 'web', which the container does not name",
+    "kubernetes_service_v1.embed targets port 'web', but the container declares no port with this name",
   ]);
 });
 

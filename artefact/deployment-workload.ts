@@ -94,7 +94,9 @@ function probesOf(
     const path = get?.path ?? "/";
     const port = get === undefined ? undefined : portNumber(get.port);
     if (get !== undefined && port === undefined) {
-      faults.push(`its ${kind} requests port '${get.port}', which the container does not name`);
+      faults.push(
+        `the ${kind} requests port '${get.port}', but the container declares no port with this name`,
+      );
     }
     // defaults of Kubernetes
     const { initialDelaySeconds = 0, periodSeconds = 10, failureThreshold = 3 } = probe;

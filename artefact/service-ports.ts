@@ -61,7 +61,9 @@ export function portsOfServices(
     for (const { port: servicePort, targetPort, nodePort } of spec.ports ?? []) {
       const internal = portNumber(targetPort ?? servicePort);
       if (internal === undefined) {
-        faults.push(`${address} targets port '${targetPort}', which the container does not name`);
+        faults.push(
+          `${address} targets port '${targetPort}', but the container declares no port with this name`,
+        );
         continue;
       }
       // a headless Service resolves to the pods' addresses, so the pods' ports apply

@@ -46,7 +46,9 @@ export async function discardBody(message: IncomingMessage): Promise<void> {
 
 export function tooLarge(maxBytes: number): EmbedError {
   const hint =
-    maxBytes === maxJsonBytes ? "; send more as multipart/form-data or as raw bytes" : "";
+    maxBytes === maxJsonBytes
+      ? "; send large images to POST /embed as raw bytes or multipart/form-data"
+      : "";
   return new EmbedError("too_large", `the body is larger than ${maxBytes} bytes${hint}`);
 }
 

@@ -22,8 +22,10 @@ export function parseRecordAs<T>(kind: RecordKind<T>, text: string, displayPath:
     .looseObject({ schema: z.unknown().optional(), kind: z.unknown().optional() })
     .safeParse(raw);
   if (!head.success) throw new UserError(`${displayPath}: must be a saved record`);
-  requireEqual(displayPath, "kind", kind.kind, head.data.kind);
-  requireEqual(displayPath, "schema", kind.version, head.data.schema);
+  requireEqual(`${displayPath}: kind`, kind.kind, head.data.kind);
+  const hint = ": repeat the run with this version of clipstack";
+  const subject = `${displayPath}: record version (schema)`;
+  requireEqual(subject, kind.version, head.data.schema, hint);
   return parseAs(kind.schema, head.data, displayPath);
 }
 
@@ -33,9 +35,10 @@ export function renderRecordSchema({ kind, schema }: RecordKind<unknown>): strin
   return `${JSON.stringify({ title: `clipstack ${kind} record`, ...jsonSchema }, null, 2)}\n`;
 }
 
-function requireEqual(displayPath: string, name: string, expected: unknown, got: unknown): void {
+function requireEqual(subject: string, expected: unknown, got: unknown, hint = ""): void {
   if (got === expected) return;
+  if (got === undefined) throw new UserError(`${subject} is required`);
   throw new UserError(
-    `${displayPath}: ${name} must be ${JSON.stringify(expected)}, got ${got === undefined ? "nothing" : JSON.stringify(got)}`,
+    `${subject} must be ${JSON.stringify(expected)}, got ${JSON.stringify(got)}${hint}`,
   );
 }

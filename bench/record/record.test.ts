@@ -36,11 +36,13 @@ test("a name has only characters that every file system accepts", () => {
 });
 
 test("fails on a record of another version, by its number", () => {
-  expect(() => parse({ ...testRecord(), schema: 3 })).toThrow("run.json: schema must be 2, got 3");
+  expect(() => parse({ ...testRecord(), schema: 3 })).toThrow(
+    "run.json: record version (schema) must be 2, got 3: repeat the run with this version of clipstack",
+  );
 });
 
 test("fails on a record without a version", () => {
-  expect(() => parse({ kind: "verify" })).toThrow("run.json: schema must be 2, got nothing");
+  expect(() => parse({ kind: "verify" })).toThrow("run.json: record version (schema) is required");
 });
 
 test("fails on JSON that is no record", () => {

@@ -16,7 +16,7 @@ const roundsOf = (...rates: readonly (readonly number[])[]): Round[] =>
   }));
 
 test("the trend of a regression matches its table: 1, 2, 4, 8 doubles per step", () => {
-  expect(trendOf([[1, 2, 4, 8]])).toEqual({ change: expect.closeTo(7), p: expect.closeTo(0) });
+  expect(trendOf([[1, 2, 4, 8]])).toEqual({ change: expect.closeTo(7), pValue: expect.closeTo(0) });
   // slope 0.1, residual squares 0.012, standard error of the slope 0.02: t = 5 with 3 degrees of freedom
   const logs = [0.05, 0.05, 0.25, 0.25, 0.45];
   expect(trendOf([logs.map(Math.exp)])!.pValue).toBeCloseTo(0.0154, 4);

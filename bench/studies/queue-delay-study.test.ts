@@ -179,6 +179,6 @@ test("records the server's delay if it cannot be restored, also after an interru
     `queue-delay of onnx-http of e: ${model} at ${url} still has a queue delay of 9000 µs: ${url} did not load ${model}: out of memory; restore ${own} µs: unload and load the model, or restart its Triton`,
   ]);
   expect(kept[0]?.notes).toEqual([
-    `The original queue delay of onnx-http of e is ${own} µs; it could not be restored.`,
+    `The original queue delay of onnx-http of e is ${own} µs; it could not be restored: set max_queue_delay_microseconds to ${own} µs again.`,
   ]);
 });

@@ -110,7 +110,7 @@ async function restore(
     return `${original}; it was restored afterwards.`;
   } catch (error) {
     run.fail(`queue-delay of ${describeEndpoint(measured)}: ${reason(error)}`);
-    return `${original}; it could not be restored.`;
+    return `${original}; it could not be restored: set max_queue_delay_microseconds to ${originalUs} µs again.`;
   } finally {
     await control.close();
   }

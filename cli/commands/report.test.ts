@@ -122,9 +122,7 @@ test("HTML is written next to its record, other formats to standard output", () 
 });
 
 test("an invalid record is rejected with one line naming the file and the rule", () => {
-  expect(() => renderRecord(file("no.json"), "md")).toThrow(
-    'no.json: kind must be "bench", got nothing',
-  );
+  expect(() => renderRecord(file("no.json"), "md")).toThrow("no.json: kind is required");
   expect(() => renderRecord(file("missing.json"), "md")).toThrow(
     "missing.json: cannot be read: ENOENT",
   );
@@ -202,7 +200,7 @@ test("the commands exit with their codes and print one line", async () => {
   const wrong = await clipstack(["report", file("no.json")]);
   expect(wrong).toMatchObject({
     code: 2,
-    stderr: expect.stringMatching(/^clipstack: [^\n]*kind must be "bench"[^\n]*$/),
+    stderr: expect.stringMatching(/^clipstack: [^\n]*kind is required[^\n]*$/),
   });
   const bad = await clipstack([...compare, "--fail-over", "much"]);
   expect(bad.code).toBe(2);

@@ -119,7 +119,7 @@ export async function readHostFacts(
     throw new DockerError({
       code: "docker-endpoint",
       message: `the server at ${endpoint} must be a Docker engine`,
-      fix: "set host.docker to the endpoint of Docker",
+      fix: "set host.docker to a Docker endpoint such as unix:///var/run/docker.sock or ssh://user@host",
     });
   }
   const [published, images, listeners, freeMiB, nvidia, kind, found, randomWeights] =

@@ -119,7 +119,7 @@ async function download(
     const { message } = error as Error;
     if (error instanceof FolderError) throw new UserError(message, { cause: error });
     if (!message.includes(": cannot be reached: ")) throw error;
-    throw new Error(`${message}; for a mirror or a proxy see 'model pull --help'`, {
+    throw new Error(`${message}; to use a mirror or proxy see 'npx clipstack model pull --help'`, {
       cause: error,
     });
   } finally {

@@ -173,7 +173,7 @@ test("uses the proxy of the environment", async () => {
 test("keeps the existing weights if the download fails", async () => {
   await writeFile(join(folder, "model.onnx"), "older weights");
   await expect(fetchWeights(await options("/cut"))).rejects.toThrow(
-    /^http:\/\/127\.0\.0\.1:\d+\/cut: the connection .*, \d+ attempts/,
+    /^http:\/\/127\.0\.0\.1:\d+\/cut: failed after \d+ attempts: the connection /,
   );
   expect(await readFile(join(folder, "model.onnx"), "utf8")).toBe("older weights");
 });
@@ -231,7 +231,7 @@ test("follows a redirect from http to https", async () => {
 test("does not print the password of a URL", async () => {
   const url = "http://user:pa55word@127.0.0.1:1/m?signature=secret";
   expect(await failureOf(fetchWeights({ ...(await options("")), url }))).toBe(
-    "http://127.0.0.1:1/m: the connection failed: connect ECONNREFUSED 127.0.0.1:1, 5 attempts",
+    "http://127.0.0.1:1/m: failed after 5 attempts: the connection failed: connect ECONNREFUSED 127.0.0.1:1",
   );
 });
 

@@ -202,7 +202,7 @@ test("fails if Retry-After is an hour", async () => {
 test("fails after five attempts without progress and keeps the part", async () => {
   const server = await serve(file(body, { cut: cutAt(100_000) }), status(502));
   await expect(get(server)).rejects.toThrow(
-    `${server.url}model.onnx: ${server.url.host} responded with 502, 5 attempts; 0.1 MB are kept`,
+    `${server.url}model.onnx: failed after 5 attempts: ${server.url.host} responded with 502; 0.1 MB are kept, run the command again to resume`,
   );
   expect(server.requests).toHaveLength(5);
   expect((await readFile(part)).equals(body.subarray(0, 100_000))).toBe(true);
@@ -212,7 +212,7 @@ test("fails with one line after several refused connections", async () => {
   const server = await startFileServer(file(body));
   await server.close();
   await expect(get(server)).rejects.toThrow(
-    /model\.onnx: the connection failed: .*ECONNREFUSED.*, 5 attempts$/,
+    /model\.onnx: failed after 5 attempts: the connection failed: .*ECONNREFUSED.*$/,
   );
 });
 

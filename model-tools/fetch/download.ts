@@ -71,10 +71,14 @@ export async function download(options: DownloadOptions): Promise<{ readonly res
       const bytes = (await sizeOf(part)) ?? 0;
       failures = bytes > before ? 1 : failures + 1;
       if (failures >= maxFailures || attempt >= maxAttempts) {
-        const keptNote = bytes > 0 ? `; ${megabytes(bytes)} MB are kept` : "";
-        throw new Error(`${redacted}: ${error.message}, ${attempt} attempts${keptNote}`, {
-          cause: error,
-        });
+        const keptNote =
+          bytes > 0 ? `; ${megabytes(bytes)} MB are kept, run the command again to resume` : "";
+        throw new Error(
+          `${redacted}: failed after ${attempt} attempts: ${error.message}${keptNote}`,
+          {
+            cause: error,
+          },
+        );
       }
       const waitMs = error.waitMs ?? Math.min(1000 * 2 ** (failures - 1), maxWaitMs);
       if (waitMs > maxWaitMs) {

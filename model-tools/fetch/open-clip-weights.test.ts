@@ -52,10 +52,10 @@ test("fails on a file of another model, and on a truncated one", async () => {
     await written("other", new Map([["text", { dims: [1], values: new Float32Array(1) }]])),
   );
   expect(() => openClipTower(openclipVitB16, "image", other)).toThrow(
-    "it has no 'visual.conv1.weight': it is not a vision transformer of OpenCLIP",
+    "the weights have no tensor 'visual.conv1.weight', so they contain no OpenCLIP vision transformer",
   );
   expect(() => openClipTower(openclipVitB16, "text", other)).toThrow(
-    "it has no 'token_embedding.weight': it has no text tower of OpenCLIP's CLIP",
+    "the weights have no tensor 'token_embedding.weight', so they contain no OpenCLIP text tower",
   );
   const path = await written("cut");
   await truncate(path, 50_000);

@@ -21,7 +21,9 @@ export function openClipTower(spec: ModelSpec, modality: Modality, file: Safeten
 function openClipImageTower(spec: ModelSpec, file: Safetensors): OnnxModel {
   const kernels = file.shape("visual.conv1.weight");
   if (kernels?.length !== 4) {
-    throw new Error("it has no 'visual.conv1.weight': it is not a vision transformer of OpenCLIP");
+    throw new Error(
+      "the weights have no tensor 'visual.conv1.weight', so they contain no OpenCLIP vision transformer",
+    );
   }
   const [width, , patchSide] = kernels as [number, number, number, number];
   const blocks = blockSizes(file, "visual.transformer", width);
@@ -38,7 +40,9 @@ function openClipImageTower(spec: ModelSpec, file: Safetensors): OnnxModel {
 function openClipTextTower(spec: ModelSpec, file: Safetensors): OnnxModel {
   const [, width] = file.shape("token_embedding.weight") ?? [];
   if (width === undefined) {
-    throw new Error("it has no 'token_embedding.weight': it has no text tower of OpenCLIP's CLIP");
+    throw new Error(
+      "the weights have no tensor 'token_embedding.weight', so they contain no OpenCLIP text tower",
+    );
   }
   const sizes = { family: "clip", width, ...blockSizes(file, "transformer", width) } as const;
   return textTower(spec, sizes, (name, dims) => [

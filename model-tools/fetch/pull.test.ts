@@ -157,7 +157,7 @@ describe("an ONNX file", () => {
   test("of another tower is rejected", async () => {
     const towers = [{ modality: "text", file: model }] as const;
     await expect(pull(await serve(file(body)), { weights, towers })).rejects.toThrow(
-      /part: must contain the text tower, got the image tower$/,
+      / has only the image tower, requested: text; rerun with --modality image$/,
     );
   });
 });

@@ -135,7 +135,9 @@ async function keepOnnx(
   const tower = towers.find((other) => other.modality === modality);
   const wanted = towers.map((other) => other.modality).join(" and ");
   if (tower === undefined || towers.length > 1) {
-    throw new Error(`${part}: must contain the ${wanted} tower, got the ${modality} tower`);
+    throw new Error(
+      `${weights.file} has only the ${modality} tower, requested: ${wanted}; rerun with --modality ${modality}`,
+    );
   }
   const { misfits } = structureOf(spec, modality, onnx);
   if (misfits.length > 0)

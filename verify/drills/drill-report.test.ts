@@ -18,7 +18,7 @@ test("fails on an unknown drill", () => {
 test("fails on a record of a later schema", () => {
   const later = JSON.stringify({ ...record, schema: 3 });
   expect(() => parseDrillRecord(later, "later.json")).toThrow(
-    "later.json: schema must be 2, got 3",
+    "later.json: record version (schema) must be 2, got 3: repeat the run with this version of clipstack",
   );
 });
 
