@@ -1,4 +1,4 @@
-// Thread of startAlarm(): posts a message at the set time, with a precision of about 0.1 ms. A busy loop would take a core from
+// Thread of startMetronome(): posts a message at the set time, with a precision of about 0.1 ms. A busy loop would take a core from
 // the server. Plain JavaScript, so that the thread starts without a loader.
 import { parentPort, workerData } from "node:worker_threads";
 
