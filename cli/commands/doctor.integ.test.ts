@@ -93,16 +93,6 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (skipped: ${missing})`}`, 
     ]);
   });
 
-  test("fails on too little free disk space", async () => {
-    const { code, problems } = await doctor({ disk: [{ what: "images", miB: 1_000_000_000 }] });
-    expect(code).toBe(1);
-    expect(problems).toEqual([
-      expect.stringMatching(
-        /^disk: \/.* must have 976562\.5 GiB free, got [\d.]+ \(required: images 976562\.5\)$/,
-      ),
-    ]);
-  });
-
   test("requires no disk space for an existing image", async () => {
     const [name = ""] = await docker.lines(
       ...["image", "ls", "--filter", "dangling=false", "--format", "{{.Repository}}:{{.Tag}}"],
@@ -142,21 +132,6 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (skipped: ${missing})`}`, 
       ]);
     });
 
-    test("names no program if ss does not show it", async () => {
-      programs.put("ss", `echo 'LISTEN 0 511 127.0.0.1:${port} 0.0.0.0:*'`);
-      const { report } = await doctor();
-      programs.put("ss", "exit 127");
-      expect(report.problems).toEqual([
-        {
-          code: "port",
-          message: `port ${port} of the host (embed, port) must be free, in use by another program`,
-          fix: expect.stringContaining(
-            `find it with 'sudo ss -tlnp sport = :${port}' and stop it, or change port of embed`,
-          ),
-        },
-      ]);
-    });
-
     test("notes that ports were not checked without ss", async () => {
       programs.put("ss", "exit 127");
       const { code, report } = await doctor();
@@ -184,23 +159,18 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (skipped: ${missing})`}`, 
         `port: port ${port} of the host (embed, port) must be free, in use by container ${name} of multi-gpu-4x`,
       ]);
     });
-
-    test("accepts a port in use by a container of the same environment", async () => {
-      expect((await doctor({ environment: "multi-gpu-4x" })).problems).toEqual([]);
-    });
   });
 
   describe("with GPUs", () => {
-    /** Makes `docker info` list the NVIDIA runtime, or not, whatever the engine has. */
-    const runtime = (name: "nvidia" | "other") => {
+    /** Makes `docker info` list the NVIDIA runtime, whatever the engine has. */
+    beforeAll(() => {
       const real = process.env.PATH?.split(":").map((it) => join(it, "docker")) ?? [];
       programs.put(
         "docker",
         `for real in ${real.join(" ")}; do [ -x "$real" ] && break; done
-case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtimes":{/"Runtimes":{"${name}":{},/' ;; *) exec "$real" "$@" ;; esac`,
+case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtimes":{/"Runtimes":{"nvidia":{},/' ;; *) exec "$real" "$@" ;; esac`,
       );
-    };
-    beforeAll(() => runtime("nvidia"));
+    });
     afterAll(() => rmSync(join(programs.folder, "docker")));
 
     test("passes with the declared GPUs", async () => {
@@ -209,40 +179,6 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtime
       expect(report.problems).toEqual([]);
       expect(code).toBe(0);
       expect(report.facts.nvidia.gpus).toHaveLength(1);
-    });
-
-    test("fails if Docker has no NVIDIA runtime", async () => {
-      nvidiaSmi(...[0, 1, 2, 3].map((index) => rtx4080(index)));
-      runtime("other");
-      const { code, problems } = await doctor({
-        gpu: {
-          ...gpu,
-          count: 4,
-          uses: [{ service: "triton-onnx", gpus: [0, 1, 2, 3], miB: 1_105 }],
-        },
-      });
-      runtime("nvidia");
-      expect(code).toBe(1);
-      expect(problems).toEqual([
-        expect.stringMatching(
-          /^nvidia-runtime: Docker must have the runtime 'nvidia' for the 4 GPUs of triton-onnx/,
-        ),
-      ]);
-    });
-
-    test("fails on fewer GPUs, less memory or an older driver", async () => {
-      nvidiaSmi(rtx4080(0));
-      expect((await doctor({ gpu: { ...gpu, count: 4 } })).problems).toEqual([
-        "gpu-count: the host must have 4 GPUs (host.count), got 1",
-      ]);
-      nvidiaSmi(rtx4080(0, "580.95.05", "8188"));
-      expect((await doctor({ gpu })).problems).toEqual([
-        "gpu-memory: GPU 0 (NVIDIA GeForce RTX 4080) must have the memory of rtx-4080 (host.gpu), 16376 MiB, got 8188 MiB",
-      ]);
-      nvidiaSmi(rtx4080(0, "550.54.14"));
-      expect((await doctor({ gpu })).problems).toEqual([
-        "nvidia-driver: the NVIDIA driver must be 580 or newer for CUDA 13 of nvcr.io/nvidia/tritonserver:26.07-py3, got 550.54.14",
-      ]);
     });
 
     test("fails on a missing or failing driver", async () => {

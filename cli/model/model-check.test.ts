@@ -5,7 +5,6 @@ import { Command } from "commander";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { defaultModel } from "../../contract/models/index.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
-import { UserError } from "../../contract/user-error.ts";
 import { fullTestRepository, repositoryAt } from "../../emulator/test-repository.ts";
 import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { writeTestRepository } from "../../inference-image/models/test-text-model.ts";
@@ -79,14 +78,6 @@ test("prints a description of the model and a line per check", async () => {
     "6 checks passed",
   ]);
   expect(code).toBe(0);
-});
-
-test("names the tensor, its expected and its found shape, for any model", async () => {
-  const { text, code } = await check("mobileclip2-s0", "--weights", tiny);
-  expect(text).toContain(
-    "FAIL  does not fit mobileclip2-s0: input 'image' must be FP32 [3, 256, 256] or UINT8 [256, 256, 3], got FP32 [3, 224, 224]",
-  );
-  expect(code).toBe(1);
 });
 
 test("exits with code 1 if the embeddings of the compared file differ", async () => {
@@ -163,18 +154,11 @@ test.each([
   await expect(check(...args)).rejects.toThrow(message);
 });
 
-test("fails on an unreachable server and on an invalid file", async () => {
+test("fails on an unreachable server", async () => {
   const unreachable = await check("--weights", tiny, "--url", "http://127.0.0.1:9").catch(
     (error: unknown) => error,
   );
   expect((unreachable as Error).message).toMatch(
     /^[^\n]*openclip_vit_b32[^\n]*127\.0\.0\.1:9[^\n]*$/,
-  );
-  const text = join(folder, "text.onnx");
-  await writeFile(text, "real weights\n");
-  const broken = await check("--weights", text).catch((error: unknown) => error);
-  expect(broken).toBeInstanceOf(UserError);
-  expect((broken as Error).message).toBe(
-    `${text}: is not a complete ONNX file, got 13 bytes: copy or download it again`,
   );
 });

@@ -1,4 +1,4 @@
-import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -175,12 +175,4 @@ describe.skipIf(missing !== "")(`clipstack model convert${missing}`, () => {
     expect(await sha256Of(output)).toBe(before);
     expect((await readdir(folder)).filter((name) => name.includes(".part"))).toEqual([]);
   }, 300_000);
-
-  test("does not replace a file from another source", async () => {
-    const output = join(folder, "mine.onnx");
-    await writeFile(output, "mine");
-    const { code, stderr } = await convert("--precision", "int8", "--output", output);
-    expect(stderr).toMatch(/; --force replaces it$/);
-    expect(code).toBe(2);
-  });
 });

@@ -1,4 +1,4 @@
-import { copyFile, mkdtemp, rm, truncate, writeFile } from "node:fs/promises";
+import { copyFile, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -200,14 +200,6 @@ describe("text towers", () => {
       message: "test-sentencepiece.model beside the file is the tokenizer of siglip2-base-224",
     });
   });
-
-  test("does not run a file with another context length", async () => {
-    const path = await generated(openclipVitB32, "clip");
-    const { findings } = await checkText({ ...siglip2Base224, name: "other" }, path);
-    expect(findings[0]?.message).toBe(
-      "does not fit other: input 'text' must be INT64 [64], got INT64 [77]",
-    );
-  });
 });
 
 test("reports why a file of a hub does not fit", async () => {
@@ -348,39 +340,10 @@ test("lists the external data files of the model", async () => {
   });
   expect(structure.externalData).toEqual([{ file: "weights.bin", bytes }]);
   expect(ok).toBe(true);
-  await rm(join(folder, "weights.bin"));
-  await expect(
-    checkModel(openclipVitB32, "image", join(folder, "split.onnx"), { inputs, limit }),
-  ).rejects.toThrow(/split\.onnx: its external data 'weights\.bin' does not exist$/);
 });
 
 test.each<[string, () => Promise<string>, RegExp]>([
   ["is missing", async () => join(folder, "none.onnx"), /none\.onnx' does not exist$/],
-  [
-    "is text",
-    async () => {
-      await writeFile(join(folder, "text.onnx"), "real weights\n");
-      return join(folder, "text.onnx");
-    },
-    /text\.onnx: is not a complete ONNX file, got \d+ bytes: copy or download it again$/,
-  ],
-  [
-    "is empty",
-    async () => {
-      await writeFile(join(folder, "empty.onnx"), "");
-      return join(folder, "empty.onnx");
-    },
-    /empty\.onnx: is not a complete ONNX file, got \d+ bytes: copy or download it again$/,
-  ],
-  [
-    "is truncated",
-    async () => {
-      const path = await smallModel("cut");
-      await truncate(path, 5000);
-      return path;
-    },
-    /cut\.onnx: is not a complete ONNX file, got \d+ bytes: copy or download it again$/,
-  ],
   [
     "has an unknown operator",
     () => smallModel("odd", { end: [{ op: "Odd", inputs: ["mixed"], outputs: ["embedding"] }] }),

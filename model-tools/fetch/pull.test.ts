@@ -194,16 +194,6 @@ test("resumes an interrupted pull and keeps the old file until it completes", as
   expect((await modelInfo(model)).source).toBe("pulled");
 });
 
-test("fails if the download is not a checkpoint, and keeps the download", async () => {
-  const text = Buffer.from("no model at all, and as long as it likes to be");
-  const own = { ...wanted, bytes: text.length, sha256: sha256(text) };
-  await expect(pull(await serve(file(text)), { weights: own })).rejects.toThrow(
-    /model\.pull\.onnx\.part: is complete but cannot be converted: \S+: must be a complete safetensors file$/,
-  );
-  expect(existsSync(pullPartPath(model))).toBe(true);
-  expect(existsSync(model)).toBe(false);
-});
-
 test("only one process at a time can pull a file", async () => {
   let release = () => {};
   const held: Answer = (request, response) => {
@@ -220,14 +210,6 @@ test("only one process at a time can pull a file", async () => {
   // the lock is released afterwards
   await rm(model);
   await pull(server);
-});
-
-test("completes a pull that was interrupted after the download", async () => {
-  await mkdir(dirname(model));
-  await writeFile(pullPartPath(model), published);
-  const server = await serve(status(500));
-  expect((await pull(server)).resumed).toBe(published.length);
-  expect(server.requests).toHaveLength(0);
 });
 
 test("takes over the lock of a killed process", async () => {

@@ -37,7 +37,7 @@ const tiny = (file: string, seed = 1) =>
 
 const full = (spec: ModelSpec, profile: ModelProfile = "full") =>
   randomImageTower(spec, profile, 1).model;
-const [imageElements, embeddingDims] = [3 * 224 * 224, 512];
+const imageElements = 3 * 224 * 224;
 
 /** Two images: a smooth one and a busy one, values like CLIP-normalised pixels. */
 function images(): Float32Array {
@@ -75,10 +75,6 @@ test("leaves no files if the output is a folder", async () => {
 
 test("another seed produces other weights", async () => {
   expect((await tiny("seed-1.onnx", 1)).sha256).not.toBe((await tiny("seed-2.onnx", 2)).sha256);
-});
-
-test("the tiny model is under 1 MB", () => {
-  expect(onnxBytes(full(openclipVitB32, "tiny"))).toBeLessThan(1_000_000);
 });
 
 const knownModels = catalogueSpecs.filter(
@@ -165,19 +161,6 @@ test("computes the size of the file in advance", () => {
   let bytes = 0;
   for (const chunk of onnxChunks(model)) bytes += chunk.byteLength;
   expect(bytes).toBe(onnxBytes(model));
-});
-
-test("ONNX Runtime runs it with the signature of the contract, for any batch", async () => {
-  const file = await ensureTinyModel(defaultModel);
-  const both = await run(file, images());
-  expect(both.dims).toEqual([2, embeddingDims]);
-  const [first, second] = [0, 1].map((i) =>
-    (both.data as Float32Array).subarray(i * embeddingDims, (i + 1) * embeddingDims),
-  );
-  expect(first!.every(Number.isFinite)).toBe(true);
-  const alone = await run(file, images().subarray(0, imageElements));
-  expect(cosine(alone.data as Float32Array, first!)).toBeGreaterThan(0.99999);
-  expect(cosine(first!, second!)).toBeLessThan(0.95);
 });
 
 test("writes a sidecar and no other files", async () => {

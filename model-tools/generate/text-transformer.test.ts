@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,8 +8,7 @@ import { mobileclip2S0 } from "../../contract/models/mobileclip2-s0.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { openclipVitL14 } from "../../contract/models/openclip-vit-l14.ts";
 import { siglip2Base224 } from "../../contract/models/siglip2-base-224.ts";
-import { openTokenizer } from "../../inference/text/tokenizer.ts";
-import { onnxBytes, onnxChunks } from "../onnx/writer.ts";
+import { onnxBytes } from "../onnx/writer.ts";
 import { generateModel } from "./generate.ts";
 import { randomTextTower } from "./text-architectures.ts";
 
@@ -52,27 +50,6 @@ function cosine(a: Float32Array, b: Float32Array): number {
 
 /** `<start> a cat <end>` */
 const cat = [49_406, 320, 2368, 49_407];
-const dog = [49_406, 320, 1929, 49_407];
-
-test("the embedding of a text does not depend on the others of a batch", async () => {
-  const embed = await open();
-  const [alone] = await embed([cat]);
-  const [, second] = await embed([dog, cat]);
-  expect(cosine(alone!, second!)).toBeGreaterThan(0.999_999);
-});
-
-test("different texts have different embeddings", async () => {
-  const { encode } = await openTokenizer(openclipVitB32.towers.text!.input);
-  const texts = ["a photo of a cat", "a photo of a dog", "two boats on a lake", "红色的汽车"];
-  const { ids, tokens } = encode(texts);
-  const embed = await open();
-  const vectors = await embed(
-    texts.map((_, row) => Array.from(ids.slice(row * 77, row * 77 + tokens[row]!), Number)),
-  );
-  for (const [i, a] of vectors.entries()) {
-    for (const b of vectors.slice(0, i)) expect(cosine(a, b)).toBeLessThan(0.99);
-  }
-});
 
 test("ids after the end of the text do not change CLIP's embedding", async () => {
   const [a, b] = await (await open())([cat, [...cat, 1929, 1929]]);
@@ -122,18 +99,6 @@ test.each([openclipVitB32, openclipVitL14, mobileclip2S0, siglip2Base224])(
     expect(bytes / 4e6 / parameters).toBeCloseTo(1, 2);
   },
 );
-
-test("the same seed gives the same bytes", () => {
-  const digest = (seed: number) => {
-    const hash = createHash("sha256");
-    for (const chunk of onnxChunks(randomTextTower(openclipVitB32, "tiny", seed).model)) {
-      hash.update(chunk);
-    }
-    return hash.digest("hex");
-  };
-  expect(digest(1)).toBe(digest(1));
-  expect(digest(2)).not.toBe(digest(1));
-});
 
 test("fails for a model without a text tower", async () => {
   const { image } = openclipVitB32.towers;
