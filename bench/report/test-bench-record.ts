@@ -1,4 +1,4 @@
-import type { BenchEndpoint } from "../../contract/bench-endpoint.ts";
+import { type BenchEndpoint, benchEndpointName } from "../../contract/bench-endpoint.ts";
 import type { LoadShape } from "../../contract/load-shape.ts";
 import type { Round } from "../../target/load/round.ts";
 import {
@@ -8,6 +8,7 @@ import {
   type LoadPoint,
 } from "../record/bench-record.ts";
 import type { StudyId } from "../record/study-result.ts";
+import { censoredPercentile } from "../stats/censored.ts";
 
 /**
  * Record of a deployed GPU host for tests: five endpoints and two payload variants, five batch sizes, seven concurrencies, every
@@ -108,8 +109,8 @@ export function testEnvironment(changes: Partial<Environment> = {}): Environment
   };
 }
 
+/** Endpoint with the formulas of its load points. */
 interface EndpointModel extends BenchEndpoint {
-  readonly name: string;
   readonly service: string;
   /** Milliseconds of each request, and of each image of it. */
   readonly wire: readonly [number, number];
@@ -122,74 +123,26 @@ interface EndpointModel extends BenchEndpoint {
 }
 
 const fp32 = { payload: "fp32", serialization: "binary", decode: 0, bytes: 602_112 } as const;
+const onnx = { ...fp32, service: "triton-onnx", compute: [2.1, 1.02] } as const;
+const trt = { ...fp32, service: "triton-trt", compute: [1.1, 0.34] } as const;
+const [http, grpc] = [[0.8, 3.4] as const, [1.1, 2.7] as const];
 
-const testEndpoints: readonly EndpointModel[] = [
+const endpointModels: readonly EndpointModel[] = [
   {
-    name: "embed-http",
-    endpoint: "embed-http",
-    service: "embed",
-    payload: "jpeg",
-    serialization: "binary",
-    wire: [0.9, 0.1],
-    decode: 1.9,
-    compute: [2.2, 1.05],
-    sigma: 0.11,
-    kappa: 0.0004,
-    bytes: 10_240,
+    ...{ endpoint: "embed-http", service: "embed", payload: "jpeg", serialization: "binary" },
+    ...{ wire: [0.9, 0.1], decode: 1.9, compute: [2.2, 1.05], bytes: 10_240 },
+    ...{ sigma: 0.11, kappa: 0.0004 },
   },
+  { ...onnx, endpoint: "onnx-http", wire: http, sigma: 0.14, kappa: 0.0011 },
+  { ...onnx, endpoint: "onnx-grpc", wire: grpc, sigma: 0.12, kappa: 0.0008 },
+  { ...trt, endpoint: "trt-http", wire: http, sigma: 0.17, kappa: 0.0012 },
+  { ...trt, endpoint: "trt-grpc", wire: grpc, sigma: 0.15, kappa: 0.0009 },
   {
-    ...fp32,
-    name: "onnx-http",
-    endpoint: "onnx-http",
-    service: "triton-onnx",
-    wire: [0.8, 3.4],
-    compute: [2.1, 1.02],
-    sigma: 0.14,
-    kappa: 0.0011,
-  },
-  {
-    ...fp32,
-    name: "onnx-grpc",
-    endpoint: "onnx-grpc",
-    service: "triton-onnx",
-    wire: [1.1, 2.7],
-    compute: [2.1, 1.02],
-    sigma: 0.12,
-    kappa: 0.0008,
-  },
-  {
-    ...fp32,
-    name: "trt-http",
-    endpoint: "trt-http",
-    service: "triton-trt",
-    wire: [0.8, 3.4],
-    compute: [1.1, 0.34],
-    sigma: 0.17,
-    kappa: 0.0012,
-  },
-  {
-    ...fp32,
-    name: "trt-grpc",
-    endpoint: "trt-grpc",
-    service: "triton-trt",
-    wire: [1.1, 2.7],
-    compute: [1.1, 0.34],
-    sigma: 0.15,
-    kappa: 0.0009,
-  },
-  {
-    ...fp32,
-    name: "onnx-http_uint8",
-    endpoint: "onnx-http",
-    service: "triton-onnx",
-    payload: "uint8",
-    wire: [0.8, 0.9],
-    compute: [2.1, 1.05],
-    sigma: 0.12,
-    kappa: 0.0006,
-    bytes: 150_528,
+    ...{ ...onnx, endpoint: "onnx-http", payload: "uint8", bytes: 150_528 },
+    ...{ wire: [0.8, 0.9], compute: [2.1, 1.05], sigma: 0.12, kappa: 0.0006 },
   },
 ];
+const testEndpoints = endpointModels.map((model) => ({ ...model, name: benchEndpointName(model) }));
 
 const batches = [1, 4, 8, 16, 32];
 const concurrencies = [1, 4, 8, 16, 32, 64, 128];
@@ -354,43 +307,43 @@ function histogramOf(medianMs: number, spread: number, samples: number): LoadPoi
 }
 
 function percentilesOf(histogram: LoadPoint["histogram"]) {
-  const total = histogram.reduce((sum, [, count]) => sum + count, 0);
-  const at = (part: number) => {
-    let seen = 0;
-    for (const [us, count] of histogram) {
-      seen += count;
-      if (seen >= part * total) return us / 1_000;
-    }
-    return (histogram.at(-1)?.[0] ?? 0) / 1_000;
-  };
-  return { p50: at(0.5), p90: at(0.9), p95: at(0.95), p99: at(0.99), max: at(1) };
+  const at = (percent: number) => censoredPercentile({ histogram, errors: {} }, percent);
+  return { p50: at(50), p90: at(90), p95: at(95), p99: at(99), max: at(100) };
 }
+
+/** Changes of one invalid and one drifting load point, by their ids. */
+const brokenLoadPoints: Readonly<Record<string, Partial<LoadPoint>>> = {
+  "trt-grpc b1 c128": {
+    client: { workers: 2, busiestWorkerCores: 0.97, eventLoopDelayP99Ms: 18, delayedSends: 0 },
+    invalid: [
+      "The busiest worker of the load generator used 0.97 of a core: the client may be the limit.",
+    ],
+  },
+  "onnx-grpc b1 c64": {
+    stability: { verdict: "drifting", changeInRound: 0.01, changeOverRounds: -0.18, p: 0.002 },
+    errors: { "http 503": 12 },
+    errorsWithWarmup: { "http 503": 31 },
+  },
+};
+
+/** Load point of `onnx-grpc` in a study. */
+const studied = (
+  study: StudyId,
+  concurrency: number,
+  conditions: Conditions,
+  changes: Pick<TestLoadPointOptions, "slower" | "added">,
+) =>
+  testLoadPoint({
+    ...{ endpoint: "onnx-grpc", study, load: closed(concurrency), conditions },
+    ...changes,
+  });
 
 function testLoadPoints(): LoadPoint[] {
   const grid = testEndpoints.flatMap(({ name: endpoint }) => [
     ...batches.map((batch) => testLoadPoint({ endpoint, batch })),
     ...concurrencies.slice(1).map((clients) => testLoadPoint({ endpoint, load: closed(clients) })),
   ]);
-  const broken = grid.map((point): LoadPoint => {
-    if (point.id === "trt-grpc b1 c128") {
-      return {
-        ...point,
-        client: { ...point.client, busiestWorkerCores: 0.97, eventLoopDelayP99Ms: 18 },
-        invalid: [
-          "The busiest worker of the load generator used 0.97 of a core: the client may be the limit.",
-        ],
-      };
-    }
-    if (point.id === "onnx-grpc b1 c64") {
-      return {
-        ...point,
-        stability: { verdict: "drifting", changeInRound: 0.01, changeOverRounds: -0.18, p: 0.002 },
-        errors: { "http 503": 12 },
-        errorsWithWarmup: { "http 503": 31 },
-      };
-    }
-    return point;
-  });
+  const broken = grid.map((point) => ({ ...point, ...brokenLoadPoints[point.id] }));
   const rates = [40, 80, 120, 160, 240].flatMap((ratePerSecond) =>
     ["embed-http", "onnx-grpc"].map((endpoint) =>
       testLoadPoint({
@@ -401,78 +354,73 @@ function testLoadPoints(): LoadPoint[] {
   );
   const delays = [0, 1_000, 5_000, 20_000].flatMap((queueDelayUs) =>
     [1, 8, 32].map((clients) =>
-      testLoadPoint({
-        endpoint: "onnx-grpc",
-        load: closed(clients),
-        study: "queue-delay",
-        conditions: { queueDelayUs },
-        added: clients === 1 ? queueDelayUs / 1_000 : queueDelayUs / 8_000,
-        slower: clients === 1 ? 1 : 1 / (1 + Math.min(0.35, queueDelayUs / 20_000)),
-      }),
+      studied(
+        "queue-delay",
+        clients,
+        { queueDelayUs },
+        {
+          added: clients === 1 ? queueDelayUs / 1_000 : queueDelayUs / 8_000,
+          slower: clients === 1 ? 1 : 1 / (1 + Math.min(0.35, queueDelayUs / 20_000)),
+        },
+      ),
     ),
   );
-  const scaling = [1, 2, 4].map((gpus) =>
-    testLoadPoint({
-      endpoint: "onnx-grpc",
-      load: closed(16 * gpus),
-      study: "scaling",
-      conditions: { gpus },
-      slower: 1 / [1, 1.86, 3.1][[1, 2, 4].indexOf(gpus)]!,
-    }),
+  const speedups = [
+    [1, 1],
+    [2, 1.86],
+    [4, 3.1],
+  ] as const;
+  const scaling = speedups.map(([gpus, speedup]) =>
+    studied("scaling", 16 * gpus, { gpus }, { slower: 1 / speedup }),
   );
-  const topology = (["instance-group", "per-gpu"] as const).flatMap((name) =>
+  const topology = (
+    [
+      ["instance-group", 0.42],
+      ["per-gpu", 0.3],
+    ] as const
+  ).flatMap(([name, slower]) =>
     [8, 32, 128].map((clients) =>
-      testLoadPoint({
-        endpoint: "onnx-grpc",
-        load: closed(clients),
-        study: "topology",
-        conditions: { gpus: 4, topology: name },
-        slower: name === "per-gpu" ? 0.3 : 0.42,
-      }),
+      studied("topology", clients, { gpus: 4, topology: name }, { slower }),
     ),
   );
   return [...broken, ...rates, ...delays, ...scaling, ...topology];
 }
 
 function testStudies(): BenchRecord["studies"] {
-  const environment = "single-gpu";
+  const of = { environment: "single-gpu", notes: [] };
+  const start = (
+    service: string,
+    round: number,
+    ...times: readonly [number, number, number, number]
+  ) => {
+    const [liveMs, readyMs, firstRequestMs, warmRequestMs] = times;
+    return { service, round, liveMs, readyMs, firstRequestMs, warmRequestMs };
+  };
+  const memoryOf = (service: string, ...sizes: readonly [number, number, number, number]) => {
+    const [residentMiB, residentUnderLoadMiB, gpuMemoryMiB, gpuMemoryUnderLoadMiB] = sizes;
+    return { service, residentMiB, residentUnderLoadMiB, gpuMemoryMiB, gpuMemoryUnderLoadMiB };
+  };
   return [
     {
       study: "cold-start",
-      environment,
+      ...of,
       notes: ["The file system's cache was warm."],
-      starts: (
-        [
-          ["embed", 1, 310, 1_240, 42, 6.1],
-          ["embed", 2, 290, 1_180, 39, 6.2],
-          ["triton-onnx", 1, 2_900, 9_800, 61, 7.4],
-          ["triton-trt", 1, 3_000, 96_400, 12, 5.7],
-        ] as const
-      ).map(([service, round, liveMs, readyMs, firstRequestMs, warmRequestMs]) => ({
-        ...{ service, round, liveMs, readyMs, firstRequestMs, warmRequestMs },
-      })),
+      starts: [
+        start("embed", 1, 310, 1_240, 42, 6.1),
+        start("embed", 2, 290, 1_180, 39, 6.2),
+        start("triton-onnx", 1, 2_900, 9_800, 61, 7.4),
+        start("triton-trt", 1, 3_000, 96_400, 12, 5.7),
+      ],
     },
     {
       study: "memory",
-      environment,
-      notes: [],
-      services: (
-        [
-          ["embed", 480, 655, 940, 1_120],
-          ["triton-onnx", 1_240, 1_410, 1_060, 1_300],
-          ["triton-trt", 1_310, 1_330, 610, 760],
-        ] as const
-      ).map(
-        ([service, residentMiB, residentUnderLoadMiB, gpuMemoryMiB, gpuMemoryUnderLoadMiB]) => ({
-          ...{ service, residentMiB, residentUnderLoadMiB },
-          ...{ gpuMemoryMiB, gpuMemoryUnderLoadMiB },
-        }),
-      ),
+      ...of,
+      services: [
+        memoryOf("embed", 480, 655, 940, 1_120),
+        memoryOf("triton-onnx", 1_240, 1_410, 1_060, 1_300),
+        memoryOf("triton-trt", 1_310, 1_330, 610, 760),
+      ],
     },
-    ...(["queue-delay", "scaling", "topology"] as const).map((study) => ({
-      study,
-      environment,
-      notes: [],
-    })),
+    ...(["queue-delay", "scaling", "topology"] as const).map((study) => ({ study, ...of })),
   ];
 }
