@@ -1,9 +1,8 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:http";
+import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { dockerDocument, type TestDocument } from "../../artefact/test-artefact.ts";
@@ -11,15 +10,10 @@ import { benchEndpointName } from "../../contract/bench-endpoint.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
-import { normalised } from "../../inference/preprocess/image-tensor.ts";
-import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { ensureOptimised } from "../../model-tools/convert/optimise.ts";
 import { generateModel } from "../../model-tools/generate/generate.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import type { SimulatedSource } from "../../target/open/simulation.ts";
-import { readImages } from "../../target/reference/read-images.ts";
-import { makeReference, readSamples } from "../../target/reference/reference.ts";
-import type { TargetEndpoint } from "../../target/requests/target-endpoint.ts";
 import type { TargetSource } from "../../target/target.ts";
 import type { BenchEvent } from "../measure/bench-events.ts";
 import { chooseEndpoints, type RequestedEndpoint } from "../measure/choose-endpoints.ts";
@@ -30,20 +24,20 @@ import {
   parseBenchRecord,
 } from "../record/bench-record.ts";
 import { testLoadPoint } from "../report/test-bench-record.ts";
-import { type BenchOptions, defaultSettings, runBench } from "./bench-run.ts";
-import { finishBenchRecord, newBenchRecord } from "./compose-record.ts";
+import { type BenchOptions, runBench } from "./bench-run.ts";
+import { finishBenchRecord } from "./compose-record.ts";
+import {
+  newTestRecord,
+  project,
+  simulationOf,
+  testContext,
+  testImages,
+  testSettings,
+  testTarget,
+} from "./test-run.ts";
 
-const project = fileURLToPath(new URL("../../", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "clipstack-bench-test-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
-
-const prepare = async (image: Uint8Array) =>
-  normalised(
-    await preprocess(image, imageTowerOf(defaultModel).input, { maxPixels: 100_000_000 }),
-    imageTowerOf(defaultModel).input,
-  );
-
-const samples = join(project, "model-tools/samples");
 
 let written = 0;
 async function source(
@@ -54,20 +48,8 @@ async function source(
   mkdirSync(join(folder, name));
   const file = join(folder, name, "cdk.tf.json");
   writeFileSync(file, JSON.stringify(document));
-  return {
-    kind: "simulated",
-    environment: { file, displayPath: `${name}/cdk.tf.json`, editedByHand: false },
-    serverCommand: [
-      process.execPath,
-      "--import",
-      import.meta.resolve("tsx"),
-      fileURLToPath(new URL("../../verify/test-faulty-server.ts", import.meta.url)),
-    ],
-    modelRepository: join(project, "model_repository"),
-    modelFiles: new Map([[openclipVitB32.name, { image: await tinyModel() }]]),
-    portOffset: 0,
-    ...changes,
-  };
+  const found = await simulationOf(file, `${name}/cdk.tf.json`, "verify/test-faulty-server.ts");
+  return { ...found, ...changes };
 }
 
 async function twoServices(): Promise<{ document: TestDocument; ports: readonly number[] }> {
@@ -100,45 +82,20 @@ async function begin(
   changes: RunChanges = {},
 ): Promise<Run & { readonly done: Promise<void> }> {
   const events: BenchEvent[] = [];
-  const images = (await readImages(samples, prepare, imageTowerOf(openclipVitB32).input)).slice(
-    0,
-    3,
-  );
-  const settings = {
-    ...defaultSettings,
-    endpoints: [],
-    rounds: changes.rounds ?? 1,
-    windowSeconds: 0.1,
-    warmupSeconds: 0.1,
-    durationSeconds: 3,
-    images: { source: "samples", count: images.length, meanBytes: 1 },
-  };
-  const record = await newBenchRecord({
-    project,
-    startedAt: new Date(),
-    target: "simulation",
-    model: { name: "tiny", weights: "random" },
-    settings,
-  });
-  const model = changes.referenceModel ?? (await tinyModel());
-  const reference = await makeReference(
-    readSamples(samples, 3),
-    { spec: openclipVitB32, file: model },
-    prepare,
-  );
+  const { items, reference } = await testImages(3, changes.referenceModel ?? (await tinyModel()));
+  const settings = { ...testSettings, rounds: changes.rounds ?? 1 };
+  const record = await newTestRecord("simulation", settings);
   const onEvent = (event: BenchEvent) => {
     events.push(event);
     changes.onEvent?.(event);
   };
-  const { signal = new AbortController().signal } = changes;
   const done = runBench({
-    context: {
-      tower: { spec: openclipVitB32, modality: "image" },
+    context: testContext({
       settings,
-      items: images,
-      signal,
+      items,
       onEvent,
-    },
+      ...(changes.signal && { signal: changes.signal }),
+    }),
     record,
     sources,
     endpoints,
@@ -379,6 +336,20 @@ test("an interrupted run keeps its measurements", async () => {
   expect(await Promise.all(ports.map(isPortInUse))).toEqual([false, false, false, false]);
 });
 
+/** Runs a bench of an embed server at an address. */
+async function runEmbedAddress(listener: RequestListener): Promise<Run> {
+  const server = createServer(listener);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  const endpoints = [{ endpoint: "embed-http", url: `http://127.0.0.1:${port}` }] as const;
+  try {
+    return await run([{ kind: "addresses", endpoints, metrics: [] }], [endpoint("embed-http")]);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+}
+
 describe("addresses given on the command line", () => {
   test("fails with one line if no server responds", async () => {
     const [port = 0] = await freePorts(1);
@@ -389,23 +360,11 @@ describe("addresses given on the command line", () => {
   });
 
   test("fails on an endpoint without embeddings and reports its response", async () => {
-    const server = createServer((_request, response) => response.end("{}"));
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    const { port } = server.address() as AddressInfo;
-    const endpoints = [{ endpoint: "embed-http", url: `http://127.0.0.1:${port}` }] as const;
-    try {
-      const { record } = await run(
-        [{ kind: "addresses", endpoints, metrics: [] }],
-        [endpoint("embed-http")],
-      );
-      expect(record.loadPoints).toEqual([]);
-      expect(record.failures).toEqual([
-        "addresses/embed embed-http: response to octet-stream: expected rows of 2048 bytes, got 2 bytes",
-      ]);
-    } finally {
-      server.closeAllConnections();
-      server.close();
-    }
+    const { record } = await runEmbedAddress((_request, response) => response.end("{}"));
+    expect(record.loadPoints).toEqual([]);
+    expect(record.failures).toEqual([
+      "addresses/embed embed-http: response to octet-stream: expected rows of 2048 bytes, got 2 bytes",
+    ]);
   });
 });
 
@@ -414,49 +373,22 @@ test.each([
   ["values that are no numbers", Number.NaN],
 ])("fails on a path that answers %s, with a record that can be read", async (_what, value) => {
   const embedding = Buffer.from(new Float32Array(512).fill(value).buffer);
-  const server = createServer(({ headers }, response) => {
+  const { record } = await runEmbedAddress(({ headers }, response) => {
     const images = headers["content-type"]?.startsWith("multipart/") ? 3 : 1;
     response.end(Buffer.concat(Array(images).fill(embedding)));
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  const endpoints = [{ endpoint: "embed-http", url: `http://127.0.0.1:${port}` }] as const;
-  try {
-    const { record } = await run(
-      [{ kind: "addresses", endpoints, metrics: [] }],
-      [endpoint("embed-http")],
-    );
-    expect(record.failures).toHaveLength(1);
-    expect(record.failures[0]).toMatch(
-      /^addresses\/embed embed-http: .+: returned zeros or non-finite values, which cannot be compared$/,
-    );
-    expect(parseBenchRecord(JSON.stringify(record), "record")).toEqual(
-      JSON.parse(JSON.stringify(record)),
-    );
-  } finally {
-    server.closeAllConnections();
-    server.close();
-  }
-});
-
-/** Target that accepts these payload formats. */
-const target = (more: Partial<TargetEndpoint>): TargetEndpoint => ({
-  environment: "single-gpu",
-  service: "triton-onnx",
-  endpoint: "onnx-http",
-  url: "http://127.0.0.1:1",
-  spec: openclipVitB32,
-  modality: "image",
-  model: "openclip_vit_b32",
-  payloads: ["fp32"],
-  metrics: [],
-  pids: [],
-  ...more,
+  expect(record.failures).toHaveLength(1);
+  expect(record.failures[0]).toMatch(
+    /^addresses\/embed embed-http: .+: returned zeros or non-finite values, which cannot be compared$/,
+  );
+  expect(parseBenchRecord(JSON.stringify(record), "record")).toEqual(
+    JSON.parse(JSON.stringify(record)),
+  );
 });
 
 test("of several services with the same endpoint, the first is measured and the others are listed", () => {
   const notices: string[] = [];
-  const targets = ["triton-0", "triton-1", "triton-2"].map((service) => target({ service }));
+  const targets = ["triton-0", "triton-1", "triton-2"].map((service) => testTarget({ service }));
   const chosen = chooseEndpoints([endpoint("onnx-http")], { targets }, (text) =>
     notices.push(text),
   );
@@ -468,7 +400,7 @@ test("fails on a requested endpoint that does not exist", () => {
   expect(() =>
     chooseEndpoints(
       [endpoint("onnx-http"), endpoint("trt-http", true)],
-      { targets: [target({ payloads: ["fp32", "uint8"] })] },
+      { targets: [testTarget({ payloads: ["fp32", "uint8"] })] },
       () => {},
     ),
   ).toThrow(
@@ -478,7 +410,7 @@ test("fails on a requested endpoint that does not exist", () => {
 
 test("fails if no requested endpoint exists and lists the existing ones", () => {
   expect(() =>
-    chooseEndpoints([endpoint("embed-http")], { targets: [target({})] }, () => {}),
+    chooseEndpoints([endpoint("embed-http")], { targets: [testTarget()] }, () => {}),
   ).toThrow("single-gpu does not offer embed-http; available: onnx-http, onnx-http_json");
 });
 
@@ -489,13 +421,7 @@ async function finished(
   loadPoints: readonly LoadPoint[],
   devices?: Parameters<typeof finishBenchRecord>[2],
 ) {
-  const record = await newBenchRecord({
-    project: folder,
-    startedAt: new Date(),
-    target: "simulation",
-    model: { name: "tiny" },
-    settings: { ...defaultSettings, endpoints: [], images: { source: "", count: 1, meanBytes: 1 } },
-  });
+  const record = await newTestRecord("simulation");
   record.loadPoints.push(...loadPoints);
   return finishBenchRecord(record, imageTowerOf(openclipVitB32), devices);
 }

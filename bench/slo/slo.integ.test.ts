@@ -1,12 +1,10 @@
 import { expect, test } from "vitest";
-import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { startNullHttpServer } from "../../lab/load/null-server.ts";
-import type { TargetEndpoint } from "../../target/requests/target-endpoint.ts";
-import type { BenchContext } from "../measure/bench-events.ts";
 import { measureLoadPoint } from "../measure/measure-load-point.ts";
 import { confirmedTrial, type Slo } from "../record/slo-search.ts";
 import { testBenchRecord } from "../report/test-bench-record.ts";
 import { defaultSettings } from "../run/bench-run.ts";
+import { testContext, testTarget } from "../run/test-run.ts";
 import { searchSlos } from "./run-slo.ts";
 import { highestRate } from "./test-deterministic-queue.ts";
 
@@ -30,28 +28,21 @@ test("the confirmed rate of a server with a known capacity is within 5 % of queu
     service: { ms: queue.serviceMs, servers: queue.servers },
   });
   try {
-    const tower = { spec: openclipVitB32, modality: "image" } as const;
-    const target: TargetEndpoint = {
-      ...tower,
+    const target = testTarget({
       environment: "null",
       service: "embed",
       endpoint: "embed-http",
       url: server.url,
-      model: "none",
       payloads: ["jpeg"],
-      metrics: [],
-      pids: [],
-    };
+    });
     const record = testBenchRecord({ loadPoints: [] });
-    const context: BenchContext = {
-      tower,
+    const context = testContext({
       settings: { ...record.settings, ...defaultSettings, windowSeconds: 1, durationSeconds: 40 },
       items: [image],
-      signal: new AbortController().signal,
       onEvent: (event) => {
         if (event.kind === "notice") console.log(event.text);
       },
-    };
+    });
     const load = { kind: "closed loop", concurrency: 2 * queue.servers } as const;
     const saturated = await measureLoadPoint(context, target, endpoint, { batch: 1, load });
     expect(saturated.requestsPerSecond / capacity).toBeGreaterThan(0.95);

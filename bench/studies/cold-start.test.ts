@@ -1,7 +1,6 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterAll, expect, test } from "vitest";
 import { readArtefact } from "../../artefact/artefact.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
@@ -9,13 +8,13 @@ import { dockerDocument } from "../../artefact/test-artefact.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { planFor } from "../../target/service/local-environment.ts";
+import { project, sourceCommand } from "../run/test-run.ts";
 import { coldStarts } from "./cold-start.ts";
 import type { ColdStart } from "./study.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-cold-start-test-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const project = fileURLToPath(new URL("../../", import.meta.url));
 const image = {
   name: "grey",
   bytes: new Uint8Array(),
@@ -24,7 +23,7 @@ const image = {
   tensor: new Float32Array(150_528),
 };
 
-async function plan(serverFile: string) {
+async function plan(serverCommand: readonly string[]) {
   const [embed = 0, http = 0, grpc = 0, metrics = 0] = await freePorts(4);
   const file = join(folder, "cdk.tf.json");
   writeFileSync(
@@ -47,12 +46,12 @@ async function plan(serverFile: string) {
       ...planned,
       instances: planned.instances.filter(({ role }) => role === "triton"),
     },
-    serverCommand: [process.execPath, "--import", import.meta.resolve("tsx"), serverFile],
+    serverCommand,
   };
 }
 
 test("each round starts the service again, which is live before it is ready", async () => {
-  const { plan: planned, serverCommand } = await plan(join(project, "inference-image/main.ts"));
+  const { plan: planned, serverCommand } = await plan(sourceCommand("inference-image/main.ts"));
   const starts: ColdStart[] = [];
   await coldStarts(
     planned,
@@ -81,7 +80,7 @@ test("each round starts the service again, which is live before it is ready", as
 test("fails with the last output of a service that does not start", async () => {
   const broken = join(folder, "broken.mjs");
   writeFileSync(broken, "console.error('no such model'); process.exit(3);");
-  const { plan: planned, serverCommand } = await plan(broken);
+  const { plan: planned, serverCommand } = await plan([process.execPath, broken]);
   await expect(
     coldStarts(
       planned,

@@ -1,27 +1,23 @@
 import { expect, test } from "vitest";
 import type { BenchEndpoint } from "../../contract/bench-endpoint.ts";
 import { benchEndpointName } from "../../contract/bench-endpoint.ts";
-import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import type { MeasuredEndpoint } from "../measure/choose-endpoints.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
 import type { StudyResult } from "../record/study-result.ts";
 import { testBenchRecord } from "../report/test-bench-record.ts";
-import { defaultSettings } from "../run/bench-run.ts";
+import { testTarget } from "../run/test-run.ts";
 import { batchStudy } from "./batch.ts";
 import { concurrencyStudy } from "./concurrency.ts";
 import { loadPointsOf, scalingStudy, topologyStudy } from "./gpu-studies.ts";
 import { protocolStudy } from "./protocol.ts";
 import type { StudyGrid, StudyRun } from "./study.ts";
+import { testGrid, testStudyRun } from "./test-study-run.ts";
 
 const grid: StudyGrid = {
+  ...testGrid,
   batchSizes: [1, 4, 8],
-  protocol: {
-    batchSizes: [1, 4, 8],
-    concurrency: [1, 2],
-    channels: ["each", "shared"],
-  },
+  protocol: { ...testGrid.protocol, batchSizes: [1, 4, 8] },
   concurrency: { concurrency: [1, 16], "queue-delay": [2], scaling: [3], topology: [5] },
-  queueDelaysUs: [0],
 };
 
 const at = (
@@ -29,18 +25,7 @@ const at = (
   payload: BenchEndpoint["payload"] = "fp32",
   serialization: BenchEndpoint["serialization"] = "binary",
 ): MeasuredEndpoint => ({
-  target: {
-    environment: "e",
-    service: endpoint.slice(0, 4),
-    endpoint,
-    url: endpoint.endsWith("grpc") ? "127.0.0.1:1" : "http://127.0.0.1:1",
-    model: "m",
-    spec: openclipVitB32,
-    modality: "image",
-    payloads: ["fp32"],
-    metrics: [],
-    pids: [],
-  },
+  target: testTarget({ environment: "e", service: endpoint.slice(0, 4), endpoint }),
   endpoint: { endpoint, payload, serialization },
 });
 
@@ -50,30 +35,8 @@ function recorder(...endpoints: MeasuredEndpoint[]) {
   const kept: StudyResult[] = [];
   const added: LoadPoint[] = [];
   const options: Parameters<StudyRun["measure"]>[2][] = [];
-  const run: StudyRun = {
-    environment: "e",
-    open: {
-      target: "simulation",
-      targets: endpoints.map(({ target }) => target),
-      subject: { environments: [], servers: [] },
-      notes: [],
-      close: async () => {},
-    },
-    context: {
-      tower: { spec: openclipVitB32, modality: "image" },
-      settings: {
-        ...defaultSettings,
-        endpoints: [],
-        images: { source: "samples", count: 1, meanBytes: 1 },
-      },
-      items: [],
-      signal: new AbortController().signal,
-      onEvent: () => {},
-    },
+  const run = testStudyRun(endpoints, {
     grid,
-    round: 1,
-    endpoints,
-    model: { name: "model" },
     addLoadPoints: (loadPoints) => added.push(...loadPoints),
     async measure(_study, { endpoint }, given) {
       const { load, batch } = given;
@@ -81,14 +44,11 @@ function recorder(...endpoints: MeasuredEndpoint[]) {
       loads.push(`${benchEndpointName(endpoint)} b${batch} c${clients}`);
       options.push(given);
     },
-    fail(line) {
-      throw new Error(line);
-    },
     addResult(result) {
       kept.push(result);
       return result;
     },
-  };
+  });
   return { run, loads, kept, options, added };
 }
 

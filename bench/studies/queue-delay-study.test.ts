@@ -7,9 +7,9 @@ import { type TestRepository, testRepository } from "../../emulator/test-reposit
 import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import type { BenchEvent } from "../measure/bench-events.ts";
 import type { StudyResult } from "../record/study-result.ts";
-import { defaultSettings } from "../run/bench-run.ts";
+import { testContext, testTarget } from "../run/test-run.ts";
 import { measureQueueDelays } from "./queue-delay-study.ts";
-import type { StudyRun } from "./study.ts";
+import { testGrid, testStudyRun } from "./test-study-run.ts";
 
 const { name: model, maxQueueDelayMicroseconds: own } = tritonModel(defaultModel, "fp32");
 const closers: (() => unknown)[] = [];
@@ -69,67 +69,25 @@ function study(url: string, measure: () => Promise<void>, signal = new AbortCont
   const kept: StudyResult[] = [];
   const events: BenchEvent[] = [];
   const held: string[] = [];
-  const target: StudyRun["endpoints"][number]["target"] = {
-    environment: "e",
-    service: "triton-onnx",
-    endpoint: "onnx-http",
-    url,
-    controlUrl: url,
-    spec: defaultModel,
-    modality: "image",
-    model,
-    payloads: ["fp32"],
-    metrics: [],
-    pids: [],
-  };
-  const concurrency = { concurrency: [1], "queue-delay": [1], scaling: [1], topology: [1] };
-  const run: StudyRun = {
-    environment: "e",
-    open: {
-      target: "addresses",
-      targets: [target],
-      subject: { environments: [], servers: [] },
-      notes: [],
-      close: async () => {},
-    },
-    context: {
-      tower: { spec: defaultModel, modality: "image" },
-      settings: {
-        ...defaultSettings,
-        endpoints: [],
-        images: { source: "samples", count: 1, meanBytes: 1 },
-      },
-      items: [],
+  const target = testTarget({ environment: "e", url, controlUrl: url, model });
+  const endpoint = { endpoint: "onnx-http", payload: "fp32", serialization: "binary" } as const;
+  const run = testStudyRun([{ target, endpoint }], {
+    context: testContext({
       signal,
       hold: (work) => {
         held.push(work);
         return () => void held.splice(held.indexOf(work), 1);
       },
       onEvent: (event) => events.push(event),
-    },
-    grid: {
-      batchSizes: [1],
-      protocol: {
-        batchSizes: [1],
-        concurrency: [1, 2],
-        channels: ["each", "shared"],
-      },
-      concurrency,
-      queueDelaysUs: [9_000],
-    },
-    round: 1,
-    endpoints: [
-      { target, endpoint: { endpoint: "onnx-http", payload: "fp32", serialization: "binary" } },
-    ],
-    model: { name: "model" },
-    addLoadPoints: () => {},
+    }),
+    grid: { ...testGrid, queueDelaysUs: [9_000] },
     measure,
     fail: (line) => failures.push(line),
     addResult(result) {
       kept.push(result);
       return result;
     },
-  };
+  });
   return { run, failures, kept, events, held };
 }
 

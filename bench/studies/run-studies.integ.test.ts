@@ -1,55 +1,35 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { dockerDocument } from "../../artefact/test-artefact.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
-import { defaultModel } from "../../contract/models/index.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
-import { normalised } from "../../inference/preprocess/image-tensor.ts";
-import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
-import type { PreparedImage } from "../../target/reference/reference.ts";
-import {
-  makeReference,
-  type ReferenceImage,
-  readSamples,
-} from "../../target/reference/reference.ts";
 import { type BenchRecord, benchRecord } from "../record/bench-record.ts";
 import type { StudyId } from "../record/study-result.ts";
-import { defaultSettings } from "../run/bench-run.ts";
-import { finishBenchRecord, newBenchRecord } from "../run/compose-record.ts";
+import { finishBenchRecord } from "../run/compose-record.ts";
+import {
+  newTestRecord,
+  simulationOf,
+  testContext,
+  testImages,
+  testSettings,
+} from "../run/test-run.ts";
 import { runStudies } from "./run-studies.ts";
 import { type StudyEnvironment, StudyUnavailable } from "./study.ts";
+import { testGrid } from "./test-study-run.ts";
 
-const project = fileURLToPath(new URL("../../", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "clipstack-studies-test-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** Generous, for a busy machine. */
 const timeoutMs = 600_000;
-const { input } = imageTowerOf(defaultModel);
-const limits = { maxPixels: 100_000_000 };
-let modelFile: string;
-let reference: readonly ReferenceImage[];
-let images: readonly PreparedImage[];
+let images: Awaited<ReturnType<typeof testImages>>;
 
 beforeAll(async () => {
-  modelFile = await tinyModel();
-  const samples = readSamples(join(project, "model-tools/samples"), 2);
-  reference = await makeReference(
-    samples,
-    { spec: openclipVitB32, file: modelFile },
-    async (image) => normalised(await preprocess(image, input, limits), input),
-  );
-  images = await Promise.all(
-    reference.map(async (image) => ({
-      ...image,
-      pixels: await preprocess(image.bytes, input, limits),
-    })),
-  );
+  images = await testImages(2, await tinyModel());
 });
 
 /** Embed server and Triton. */
@@ -58,24 +38,11 @@ async function environment(): Promise<StudyEnvironment> {
   const file = join(mkdtempSync(join(folder, "environment-")), "cdk.tf.json");
   const document = dockerDocument({ ports: { embed, triton: { http, grpc, metrics } } });
   writeFileSync(file, JSON.stringify(document));
-  const source: StudyEnvironment["source"] = (change) => ({
-    kind: "simulated",
-    environment: { file, displayPath: "cdk.tf.json", editedByHand: false },
-    serverCommand: [
-      process.execPath,
-      "--import",
-      import.meta.resolve("tsx"),
-      join(project, "inference-image/main.ts"),
-    ],
-    modelRepository: join(project, "model_repository"),
-    modelFiles: new Map([[openclipVitB32.name, { image: modelFile }]]),
-    portOffset: 0,
-    ...change,
-  });
+  const simulation = await simulationOf(file, "cdk.tf.json");
   return {
     name: "two-services",
     offers: ["embed-http", "onnx-http", "onnx-grpc"],
-    source,
+    source: (change) => ({ ...simulation, ...change }),
     coldStarts: async () => {
       throw new StudyUnavailable("not from a test");
     },
@@ -87,43 +54,23 @@ async function study(
   studies: readonly StudyId[],
   options: { readonly named?: boolean; readonly signal?: AbortSignal } = {},
 ): Promise<BenchRecord> {
-  const settings: BenchRecord["settings"] = {
-    ...defaultSettings,
-    endpoints: [],
-    windowSeconds: 0.1,
-    rounds: 1,
-    windows: 1,
-    warmupSeconds: 0.1,
-    durationSeconds: 3,
-    images: { source: "samples", count: images.length, meanBytes: 0 },
-  };
-  const record = await newBenchRecord({
-    project,
-    startedAt: new Date(),
-    target: "simulation",
-    model: { name: "tiny", weights: "random" },
-    settings,
-  });
+  const settings = { ...testSettings, windows: 1 };
+  const record = await newTestRecord("simulation", settings);
   await runStudies({
     studies,
     named: options.named ?? true,
     environments: [await environment()],
     endpoints: [],
-    context: {
-      tower: { spec: openclipVitB32, modality: "image" },
+    context: testContext({
       settings,
-      items: images,
+      items: images.items,
       workers: 1,
-      signal: options.signal ?? new AbortController().signal,
-      onEvent: () => {},
-    },
+      ...(options.signal && { signal: options.signal }),
+    }),
     grid: {
+      ...testGrid,
       batchSizes: [1, 2],
-      protocol: {
-        batchSizes: [1, 2],
-        concurrency: [1, 2],
-        channels: ["each", "shared"],
-      },
+      protocol: { ...testGrid.protocol, batchSizes: [1, 2] },
       concurrency: {
         concurrency: [1, 2],
         "queue-delay": [1, 2],
@@ -132,7 +79,7 @@ async function study(
       },
       queueDelaysUs: [0, 20_000],
     },
-    reference,
+    reference: images.reference,
     record,
   });
   return finishBenchRecord(record, imageTowerOf(openclipVitB32));
@@ -206,22 +153,13 @@ describe("studies of a simulated environment", () => {
   });
 });
 
-test(
-  "an unavailable study is a failure if it was named",
-  async () => {
-    const { failures, passed } = await study(["cold-start"]);
-    expect(failures).toEqual(["cold-start of two-services: not from a test"]);
-    expect(passed).toBe(false);
-  },
-  timeoutMs,
-);
-
-test(
-  "an unavailable study is a note if all studies were requested",
-  async () => {
-    const { failures, notes } = await study(["cold-start"], { named: false });
-    expect(failures).toEqual([]);
-    expect(notes).toEqual(["Skipped: cold-start of two-services: not from a test."]);
+test.each([
+  [true, { failures: ["cold-start of two-services: not from a test"], notes: [] }],
+  [false, { failures: [], notes: ["Skipped: cold-start of two-services: not from a test."] }],
+])(
+  "an unavailable study is a failure if it was named (%s), else a note",
+  async (named, found) => {
+    expect(await study(["cold-start"], { named })).toMatchObject(found);
   },
   timeoutMs,
 );

@@ -1,14 +1,13 @@
 import { createServer } from "node:http";
 import { afterEach, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
-import { defaultModel } from "../../contract/models/index.ts";
 import type { AddressesSource } from "../../target/open/addresses.ts";
 import type { ReferenceImage } from "../../target/reference/reference.ts";
 import type { BenchEvent } from "../measure/bench-events.ts";
-import { defaultSettings } from "../run/bench-run.ts";
-import { newBenchRecord } from "../run/compose-record.ts";
+import { newTestRecord, testContext, testSettings } from "../run/test-run.ts";
 import { runStudies } from "./run-studies.ts";
 import { StudyUnavailable } from "./study.ts";
+import { testGrid } from "./test-study-run.ts";
 
 const closers: (() => unknown)[] = [];
 afterEach(async () => {
@@ -49,25 +48,9 @@ async function growingServer(): Promise<string> {
 
 /** Runs the studies `batch` and `memory` of an embed server at an address. */
 async function study(url: string, metrics: AddressesSource["metrics"]) {
-  const settings = {
-    ...defaultSettings,
-    endpoints: [],
-    windowSeconds: 0.1,
-    rounds: 1,
-    windows: 1,
-    warmupSeconds: 0.1,
-    durationSeconds: 3,
-    images: { source: "samples", count: 1, meanBytes: 0 },
-  };
-  const record = await newBenchRecord({
-    project: ".",
-    startedAt: new Date(),
-    target: "addresses",
-    model: { name: "none" },
-    settings,
-  });
+  const settings = { ...testSettings, windows: 1 };
+  const record = await newTestRecord("addresses", settings);
   const events: BenchEvent[] = [];
-  const one = { concurrency: [1], "queue-delay": [1], scaling: [1], topology: [1] };
   await runStudies({
     studies: ["batch", "memory"],
     named: true,
@@ -86,24 +69,13 @@ async function study(url: string, metrics: AddressesSource["metrics"]) {
       },
     ],
     endpoints: [],
-    context: {
-      tower: { spec: defaultModel, modality: "image" },
+    context: testContext({
       settings,
       items: [image],
       workers: 1,
-      signal: new AbortController().signal,
       onEvent: (event) => events.push(event),
-    },
-    grid: {
-      batchSizes: [1],
-      protocol: {
-        batchSizes: [1],
-        concurrency: [1, 2],
-        channels: ["each", "shared"],
-      },
-      concurrency: one,
-      queueDelaysUs: [],
-    },
+    }),
+    grid: testGrid,
     reference: [image],
     record,
   });
