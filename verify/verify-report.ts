@@ -6,13 +6,13 @@ import {
   type Failure,
   longField,
   machineText,
+  newSection,
   numberField,
   p99Field,
   type Report,
   type Section,
   type TableCell,
   tableOf,
-  tableSection,
   textField,
   whenText,
 } from "../report/document/document.ts";
@@ -132,7 +132,7 @@ function matrixSection({ environments, checks }: VerifyRecord): Section {
       ),
     ),
   ]);
-  return tableSection("checks", "Checks", table);
+  return newSection("checks", "Checks", { tables: [table] });
 }
 
 interface EndpointRow {
@@ -199,7 +199,7 @@ function endpointSections(record: VerifyRecord): readonly Section[] {
     numberField("difference", (row) => row.parity?.measured.relativeDifference, formatFraction),
   ]);
   const note = `Closed loop: ${settings.concurrency} clients, one image per request, ${settings.secondsPerEndpoint} s per endpoint; this measures capacity, not latency at a fixed rate. Cosine and difference are the worst of ${counted(settings.sampleImages.length, "image")} against the local reference.`;
-  return [tableSection("endpoints", "Endpoints", table, { notes: [note] })];
+  return [newSection("endpoints", "Endpoints", { tables: [table], notes: [note] })];
 }
 
 /** Checks whose measured times are not in their messages. */
@@ -233,14 +233,9 @@ function detailSections({ environments, checks }: VerifyRecord): readonly Sectio
     ],
   );
   return [
-    {
-      id: "details",
-      title: "Every check",
-      answer: [],
-      figures: [],
+    newSection("details", "Every check", {
       tables: [...tables, services].map((table) => ({ ...table, isReference: true })),
-      notes: [],
-    },
+    }),
   ];
 }
 

@@ -1,4 +1,4 @@
-import type { Report, Section } from "../../report/document/document.ts";
+import { newSection, type Report } from "../../report/document/document.ts";
 import { warningText } from "../../target/subject/subject-caveats.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
 import { caveatsOf } from "./caveats.ts";
@@ -17,15 +17,6 @@ function reportOf(record: BenchRecord): Report {
   const verdict = verdictOf(record);
   const warning = warningText(caveatsOf(record));
   const { passed, studies, failures } = record;
-  const recommendations: Section = {
-    id: "choose",
-    title: "Recommendations",
-    answer: [],
-    cards: verdict.choices,
-    figures: [],
-    tables: [],
-    notes: [],
-  };
   return {
     title: studies.length > 0 ? "Sweep" : "Bench",
     verdict: verdict.headline,
@@ -35,7 +26,9 @@ function reportOf(record: BenchRecord): Report {
     failures: failures.map((text) => ({ text })),
     caveats: caveatsOf(record),
     summary: [
-      ...(verdict.choices.length === 0 ? [] : [recommendations]),
+      ...(verdict.choices.length === 0
+        ? []
+        : [newSection("choose", "Recommendations", { cards: verdict.choices })]),
       ...sloSections(record, verdict.sloChoices),
     ],
     sections: sectionsOf(record).map((section) =>

@@ -4,13 +4,12 @@ import {
   dateText,
   type Field,
   longField,
+  newSection,
   numberField,
   type Report,
-  type Section,
   type TableCell,
   type Tone,
   tableOf,
-  tableSection,
   textField,
 } from "../../report/document/document.ts";
 import { counted, formatRate, listed } from "../../report/document/number-format.ts";
@@ -56,25 +55,28 @@ export function compareReport(from: BenchRecord, to: BenchRecord, comparison: Co
     ],
     caveats: warnings.map((text) => ({ kind: "figures", title: "The runs differ", text })),
     summary: [
-      tableSection("endpoints", "Endpoints", endpointTable(comparison), {
+      newSection("endpoints", "Endpoints", {
+        tables: [endpointTable(comparison)],
         notes: [
           "Ratios are the second record's figures divided by the first's, with their 95 % confidence intervals: throughput above 1 and latency below 1 is better.",
           "Intervals are computed from the rounds (Welch's t). Drift of the machine between the two runs is in no interval: repeat both in alternating order before relying on a small difference.",
         ],
       }),
-      tableSection("loads", "Load points", loadPointTable(comparison)),
-      listSection("drift", "Possible drift", suspects, [
-        "A single load point of several is worse: the machine may have drifted between the runs.",
-      ]),
-      listSection(
-        "doubts",
-        "Not compared",
-        doubts.map(({ name, exclusionReasons }) => `${name}: ${exclusionReasons.join(" ")}`),
-      ),
-      listSection("missing", "Only in one record", [
-        ...missingLine("first", onlyFrom),
-        ...missingLine("second", onlyTo),
-      ]),
+      newSection("loads", "Load points", { tables: [loadPointTable(comparison)] }),
+      newSection("drift", "Possible drift", {
+        answer: suspects,
+        notes: [
+          "A single load point of several is worse: the machine may have drifted between the runs.",
+        ],
+      }),
+      newSection("doubts", "Not compared", {
+        answer: doubts.map(
+          ({ name, exclusionReasons }) => `${name}: ${exclusionReasons.join(" ")}`,
+        ),
+      }),
+      newSection("missing", "Only in one record", {
+        answer: [...missingLine("first", onlyFrom), ...missingLine("second", onlyTo)],
+      }),
     ].filter(({ answer, tables }) => answer.length + (tables[0]?.rows.length ?? 0) > 0),
     sections: [],
     subject: [],
@@ -82,15 +84,6 @@ export function compareReport(from: BenchRecord, to: BenchRecord, comparison: Co
 }
 
 const bare = (line: string) => line.replace(/\.$/, "");
-
-function listSection(
-  id: string,
-  title: string,
-  answer: readonly string[],
-  notes: readonly string[] = [],
-): Section {
-  return { id, title, answer, figures: [], tables: [], notes };
-}
 
 /** Result in a few words. */
 export function verdictText(comparison: Comparison): string {

@@ -6,7 +6,7 @@ import { figureOf, type Interval, unpairedRatio } from "../stats/intervals.ts";
 import {
   conditionsText,
   distinct,
-  endpointOf,
+  endpointNamer,
   failedShare,
   isUnmodified,
   loadPointKey,
@@ -101,23 +101,19 @@ export function compareRecords(
     const other = known.get(loadPointKey(point));
     return other === undefined ? [] : [[point, other] as const];
   });
-  const many = new Set([...before, ...after].map(({ environment }) => environment)).size > 1;
-  const loadPoints = pairs.map(([a, b]) => loadPointChange(a, b, failOver, many));
+  const nameOf = loadPointNamer([...before, ...after]);
+  const loadPoints = pairs.map(([a, b]) => loadPointChange(nameOf(a), a, b, failOver));
   const endpoints = endpointChanges(loadPoints, failOver);
   const names = new Set(before.map(loadPointKey));
   return {
     limit: failOver,
     endpoints,
     loadPoints,
-    onlyFrom: before
-      .filter((point) => !known.has(loadPointKey(point)))
-      .map((point) => nameOf(point, many)),
-    onlyTo: after
-      .filter((point) => !names.has(loadPointKey(point)))
-      .map((point) => nameOf(point, many)),
+    onlyFrom: before.filter((point) => !known.has(loadPointKey(point))).map(nameOf),
+    onlyTo: after.filter((point) => !names.has(loadPointKey(point))).map(nameOf),
     judged: loadPoints.filter(isJudged).length,
     ...worseOf(loadPoints, endpoints, failOver),
-    broken: [...newFailures(from, to), ...(allowMissing ? [] : lostLoads(before, known, many))],
+    broken: [...newFailures(from, to), ...(allowMissing ? [] : lostLoads(before, after))],
     warnings: [],
   };
 }
@@ -139,37 +135,38 @@ function newFailures(from: BenchRecord, to: BenchRecord): readonly string[] {
 }
 
 /** Reliable loads of the first record that the second lacks; a missing endpoint is listed once. */
-function lostLoads(
-  before: readonly LoadPoint[],
-  known: ReadonlyMap<string, LoadPoint>,
-  many: boolean,
-): readonly string[] {
-  return seriesOf(before).flatMap(({ environment, endpoint, loadPoints }) => {
+function lostLoads(before: readonly LoadPoint[], after: readonly LoadPoint[]): readonly string[] {
+  const all = [...before, ...after];
+  const [endpointName, nameOf] = [endpointNamer(all), loadPointNamer(all)];
+  const [keys, endpoints] = [new Set(after.map(loadPointKey)), new Set(after.map(endpointName))];
+  return seriesOf(before).flatMap(({ loadPoints }) => {
     const lost = loadPoints.filter(
-      (point) => trustOf(point) === "good" && !known.has(loadPointKey(point)),
+      (point) => trustOf(point) === "good" && !keys.has(loadPointKey(point)),
     );
-    const isEndpointMissing = [...known.values()].every(
-      (point) => point.environment !== environment || endpointOf(point) !== endpoint,
-    );
-    if (isEndpointMissing && lost.length > 0) {
+    const [first] = lost;
+    if (first !== undefined && !endpoints.has(endpointName(first))) {
       return [
-        `${many ? `${environment} ` : ""}${endpoint}: not in the second record, the first has ${counted(lost.length, "load point")}`,
+        `${endpointName(first)}: not in the second record, the first has ${counted(lost.length, "load point")}`,
       ];
     }
-    return lost.map((point) => `${nameOf(point, many)}: not in the second record`);
+    return lost.map((point) => `${nameOf(point)}: not in the second record`);
   });
 }
 
-function nameOf(point: LoadPoint, withEnvironment: boolean): string {
-  const conditions = conditionsText(point.conditions);
-  return `${withEnvironment ? `${point.environment} ` : ""}${endpointOf(point)}, ${settingText(point)}${conditions === "" ? "" : `, ${conditions}`}`;
+/** `onnx-http, 8 images per request, 4 clients`, after the environment if there are several. */
+function loadPointNamer(loadPoints: readonly LoadPoint[]): (point: LoadPoint) => string {
+  const nameOf = endpointNamer(loadPoints);
+  return (point) =>
+    [nameOf(point), settingText(point), conditionsText(point.conditions)]
+      .filter((text) => text !== "")
+      .join(", ");
 }
 
 function loadPointChange(
+  name: string,
   from: LoadPoint,
   to: LoadPoint,
   limit: number,
-  withEnvironment: boolean,
 ): LoadPointChange {
   const changes = comparedMetrics.flatMap((metric): readonly MetricChange[] => {
     const [a, b] = [figureOf(from, metric), figureOf(to, metric)];
@@ -180,7 +177,7 @@ function loadPointChange(
   const doubts = ([point, which]: readonly [LoadPoint, string]) =>
     trustOf(point) === "good" ? [] : reliabilityIssues(point).map((doubt) => `${which}: ${doubt}`);
   return {
-    name: nameOf(from, withEnvironment),
+    name,
     from,
     to,
     changes,

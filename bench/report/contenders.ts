@@ -1,5 +1,5 @@
 import type { LoadPoint } from "../record/bench-record.ts";
-import { closedLoop, loadText, type Series, unreliabilityRank } from "./load-points.ts";
+import { closedLoop, grouped, loadText, type Series, unreliabilityRank } from "./load-points.ts";
 
 /** Load point with which an endpoint competes. */
 export interface Contender {
@@ -14,19 +14,16 @@ export function smallestLoad(
   series: readonly Series[],
   select: (loadPoints: readonly LoadPoint[]) => readonly LoadPoint[] = closedLoop,
 ): readonly Contender[] {
-  const loads = new Map<string, Contender[]>();
-  for (const { name, loadPoints } of series) {
-    for (const point of select(loadPoints)) {
-      const key = JSON.stringify([point.imagesPerRequest, loadText(point.load)]);
-      loads.set(key, [...(loads.get(key) ?? []), { name, point }]);
-    }
-  }
+  const contenders = series.flatMap(({ name, loadPoints }) =>
+    select(loadPoints).map((point): Contender => ({ name, point })),
+  );
+  const loads = grouped(contenders, ({ point }) =>
+    JSON.stringify([point.imagesPerRequest, loadText(point.load)]),
+  );
   const intensity = ({ load }: LoadPoint) =>
     load.kind === "closed loop" ? load.concurrency : load.ratePerSecond;
   const size = ({ point }: Contender) => point.imagesPerRequest * 1e6 + intensity(point);
-  const sorted = [...loads.values()].sort(
-    (a, b) => b.length - a.length || size(a[0]!) - size(b[0]!),
-  );
+  const sorted = loads.sort((a, b) => b.length - a.length || size(a[0]) - size(b[0]));
   for (const all of sorted) {
     const valid = all.filter(({ point }) => unreliabilityRank(point) !== undefined);
     if (valid.length > 0) return valid;

@@ -1,6 +1,12 @@
-import { numberField, type Section, tableOf, textField } from "../../report/document/document.ts";
+import {
+  newSection,
+  numberField,
+  type Section,
+  tableOf,
+  textField,
+} from "../../report/document/document.ts";
 import { formatUsd } from "../../report/document/number-format.ts";
-import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
+import type { BenchRecord } from "../record/bench-record.ts";
 import { metricField, nameField, trustField } from "./load-point-table.ts";
 import {
   costBasis,
@@ -11,13 +17,15 @@ import {
   usdPerThousand,
 } from "./load-points.ts";
 
-/** Cost of each endpoint at its highest throughput, cheapest first. */
-function costRows(
-  record: BenchRecord,
-): readonly { readonly name: string; readonly point: LoadPoint; readonly usd: number }[] {
+export function costSection(record: BenchRecord): Section | undefined {
   const basis = costBasis(record);
-  if (typeof basis === "string") return [];
-  return seriesOf(record.loadPoints.filter(isUnmodified))
+  if (typeof basis === "string") {
+    return record.loadPoints.length === 0
+      ? undefined
+      : newSection("cost", "Cost", { answer: [basis] });
+  }
+  // cheapest first
+  const rows = seriesOf(record.loadPoints.filter(isUnmodified))
     .flatMap(({ name, loadPoints }) => {
       const point = fastest(loadPoints);
       return point === undefined
@@ -25,25 +33,12 @@ function costRows(
         : [{ name, point, usd: usdPerThousand(basis, point.imagesPerSecond) }];
     })
     .sort((a, b) => a.usd - b.usd);
-}
-
-export function costSection(record: BenchRecord): Section | undefined {
-  const basis = costBasis(record);
-  if (typeof basis === "string") {
-    return record.loadPoints.length === 0
-      ? undefined
-      : { id: "cost", title: "Cost", answer: [basis], figures: [], tables: [], notes: [] };
-  }
-  const rows = costRows(record);
   const [first] = rows;
   if (first === undefined) return undefined;
-  return {
-    id: "cost",
-    title: "Cost",
+  return newSection("cost", "Cost", {
     answer: [
       `With \`${first.name}\`, a million images cost $${(first.usd * 1_000).toFixed(2)} and take ${duration(1e6 / first.point.imagesPerSecond)}.`,
     ],
-    figures: [],
     tables: [
       tableOf("Cost at each endpoint's highest throughput", rows, [
         nameField,
@@ -62,7 +57,7 @@ export function costSection(record: BenchRecord): Section | undefined {
     notes: [
       `Price: $${basis.usdPerHour} per hour, from ${basis.source}, on ${basis.date}. Check the current price. Cost = price ÷ 3600 ÷ images per second × 1000, at full load.`,
     ],
-  };
+  });
 }
 
 function duration(seconds: number): string {

@@ -3,6 +3,7 @@ import {
   type DataTable,
   dateText,
   type Figure,
+  newSection,
   numberField,
   type Report,
   type Section,
@@ -10,11 +11,12 @@ import {
   textField,
 } from "../../report/document/document.ts";
 import { counted, formatRate } from "../../report/document/number-format.ts";
-import { linePlot } from "../../report/plots/line-plot.ts";
-import { endpointStyle, lineSwatch, type PlotLine } from "../../report/plots/plot-styles.ts";
+import { endpointStyle, type PlotLine } from "../../report/plots/plot-styles.ts";
 import { metricOf } from "../record/metrics.ts";
 import { ratioText } from "./compare.ts";
+import { lineFigure } from "./figure-parts.ts";
 import type { HistoryChange, HistoryRun, HistorySeries, HistorySubject } from "./history.ts";
+import { grouped } from "./load-points.ts";
 
 /** File that is not part of a history. */
 export interface SkippedFile {
@@ -109,33 +111,26 @@ function changesSection(subject: HistorySubject, number: number, subjects: numbe
       : rows.length === 0
         ? "No significant change."
         : "";
-  return {
-    id: `changes-${number}`,
-    title: subjects === 1 ? "Changes" : `Changes, subject ${number}`,
-    answer: [subjectText(subject), ...(answer === "" ? [] : [answer])],
-    figures: [],
-    tables: rows.length === 0 ? [] : [table],
-    notes: [],
-  };
+  return newSection(
+    `changes-${number}`,
+    subjects === 1 ? "Changes" : `Changes, subject ${number}`,
+    {
+      answer: [subjectText(subject), ...(answer === "" ? [] : [answer])],
+      tables: rows.length === 0 ? [] : [table],
+    },
+  );
 }
 
 function skippedSection(skipped: readonly SkippedFile[]): Section {
-  return {
-    id: "skipped",
-    title: "Files that are not in the history",
+  return newSection("skipped", "Files that are not in the history", {
     answer: skipped.map(({ file, reason }) =>
       reason.startsWith(file) ? reason : `${file}: ${reason}`,
     ),
-    figures: [],
-    tables: [],
-    notes: [],
-  };
+  });
 }
 
 function seriesSection(subject: HistorySubject, number: number): Section {
-  return {
-    id: `series-${number}`,
-    title: "First and last values",
+  return newSection(`series-${number}`, "First and last values", {
     answer: [subjectText(subject)],
     figures: throughputFigures(subject),
     tables: [seriesTable(subject.series)],
@@ -143,7 +138,7 @@ function seriesSection(subject: HistorySubject, number: number): Section {
       "Only reliable load points that several records share can change: unstable and invalid ones, and those with more than 1 % failed requests, are left out. Each run is compared with the first run since the last change.",
     ],
     terminal: true,
-  };
+  });
 }
 
 function seriesTable(series: readonly HistorySeries[]): DataTable {
@@ -185,33 +180,25 @@ function seriesTable(series: readonly HistorySeries[]): DataTable {
 
 /** Throughput over time: one figure for each load, one line for each endpoint. */
 function throughputFigures({ series }: HistorySubject): readonly Figure[] {
-  const bySetting = new Map<string, HistorySeries[]>();
-  for (const one of series) {
-    if (one.metric !== "throughput" || one.values.length < 2) continue;
-    bySetting.set(one.setting, [...(bySetting.get(one.setting) ?? []), one]);
-  }
-  return [...bySetting].map(([setting, own]): Figure => {
-    const lines = own.map(throughputLine);
-    return {
-      title: `Throughput over time, ${setting}`,
-      caption: "Ringed: a significant change from the runs before.",
-      legend: lines.map(lineSwatch),
-      draw: (width) =>
-        linePlot(
-          {
-            description: `Images per second of each record with ${setting}`,
-            x: {
-              label: "record",
-              kind: "steps",
-              format: (time) => dateText(new Date(time).toISOString()),
-            },
-            y: { label: "images/s", kind: "linear", format: formatRate },
-            lines,
-          },
-          width,
-        ),
-    };
-  });
+  const plotted = series.filter(
+    ({ metric, values }) => metric === "throughput" && values.length > 1,
+  );
+  return grouped(plotted, ({ setting }) => setting).flatMap((own) =>
+    lineFigure(
+      `Throughput over time, ${own[0].setting}`,
+      "Ringed: a significant change from the runs before.",
+      {
+        description: `Images per second of each record with ${own[0].setting}`,
+        x: {
+          label: "record",
+          kind: "steps",
+          format: (time) => dateText(new Date(time).toISOString()),
+        },
+        y: { label: "images/s", kind: "linear", format: formatRate },
+        lines: own.map(throughputLine),
+      },
+    ),
+  );
 }
 
 function throughputLine({ endpoint, values, changes }: HistorySeries): PlotLine {

@@ -6,6 +6,7 @@ import { judgeSingle } from "./compare.ts";
 import {
   distinct,
   endpointOf,
+  grouped,
   isUnmodified,
   loadPointKey,
   settingText,
@@ -72,18 +73,9 @@ export function historyOf(records: readonly NamedRecord[]): readonly HistorySubj
   const sorted = [...records].sort(
     (a, b) => Date.parse(a.record.startedAt) - Date.parse(b.record.startedAt),
   );
-  const groups = new Map<string, NamedRecord[]>();
-  for (const named of sorted) {
-    const key = JSON.stringify(subjectOf(named.record));
-    groups.set(key, [...(groups.get(key) ?? []), named]);
-  }
-  return [...groups.values()].flatMap((group) => {
-    const [first] = group;
-    if (first === undefined) return [];
-    const { environment, hardware, model } = subjectOf(first.record);
-    return [
-      { environment, hardware, model, runs: group.map(runOf), series: seriesOfSubject(group) },
-    ];
+  return grouped(sorted, ({ record }) => JSON.stringify(subjectOf(record))).map((group) => {
+    const { environment, hardware, model } = subjectOf(group[0].record);
+    return { environment, hardware, model, runs: group.map(runOf), series: seriesOfSubject(group) };
   });
 }
 
@@ -109,19 +101,14 @@ interface Measured {
 }
 
 function seriesOfSubject(group: readonly NamedRecord[]): readonly HistorySeries[] {
-  const points = new Map<string, Measured[]>();
-  for (const named of group) {
-    const run = runOf(named);
+  const measured = group.flatMap((named) => {
     const reliable = named.record.loadPoints.filter(
       (point) => isUnmodified(point) && unreliabilityRank(point) === 0,
     );
-    for (const point of distinct(reliable)) {
-      const key = loadPointKey(point);
-      points.set(key, [...(points.get(key) ?? []), { run, point }]);
-    }
-  }
-  return [...points.values()].flatMap((measured) =>
-    comparedMetrics.flatMap((metric) => seriesOfMetric(measured, metric)),
+    return distinct(reliable).map((point): Measured => ({ run: runOf(named), point }));
+  });
+  return grouped(measured, ({ point }) => loadPointKey(point)).flatMap((own) =>
+    comparedMetrics.flatMap((metric) => seriesOfMetric(own, metric)),
   );
 }
 

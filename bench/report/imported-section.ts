@@ -1,4 +1,10 @@
-import { numberField, type Section, tableOf, textField } from "../../report/document/document.ts";
+import {
+  newSection,
+  numberField,
+  type Section,
+  tableOf,
+  textField,
+} from "../../report/document/document.ts";
 import {
   counted,
   formatCount,
@@ -27,15 +33,12 @@ export function importedSection(record: BenchRecord): Section | undefined {
     factor > 1.5
       ? `a factor of up to ${factor.toFixed(2)}`
       : `at most ${((factor - 1) * 100).toFixed(1)} %`;
-  return {
-    id: "imported",
-    title: "Comparison with perf_analyzer",
+  return newSection("imported", "Comparison with perf_analyzer", {
     answer: [
       ratios.length === 0
         ? "No load point matches: label the file with a load, as in `onnx-http b8`, to compare."
         : `In ${counted(ratios.length, "common load point")}, throughput differs by ${off}.`,
     ],
-    figures: [],
     tables: [
       tableOf("Figures of perf_analyzer and clipstack", rows, [
         textField("label", ({ row }) => row.label),
@@ -72,7 +75,7 @@ export function importedSection(record: BenchRecord): Section | undefined {
     notes: [
       `Read from ${record.imported.map(({ file }) => file).join(", ")}. These figures do not affect the recommendations.`,
     ],
-  };
+  });
 }
 
 /** Load point named by a label: `onnx-http b8`, or `onnx-http` for one image per request. */

@@ -1,5 +1,5 @@
 import type { LoadPoint } from "../record/bench-record.ts";
-import { clientsOf, closedLoop } from "./load-points.ts";
+import { clientsOf, closedLoop, grouped } from "./load-points.ts";
 
 /** Load points by batch size, at the number of clients with the most batch sizes. */
 export function batchPoints(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
@@ -21,12 +21,10 @@ function widest(
   fixed: (point: LoadPoint) => number | undefined,
   varied: (point: LoadPoint) => number | undefined,
 ): LoadPoint[] {
-  const groups = new Map<number, LoadPoint[]>();
-  for (const point of loadPoints) {
-    const key = fixed(point) ?? 0;
-    groups.set(key, [...(groups.get(key) ?? []), point]);
-  }
   const size = (list: readonly LoadPoint[]) => new Set(list.map(varied)).size;
-  const [best] = [...groups].sort(([a, x], [b, y]) => size(y) - size(x) || a - b);
-  return [...(best?.[1] ?? [])];
+  const key = ([first]: readonly [LoadPoint, ...LoadPoint[]]) => fixed(first) ?? 0;
+  const [best = []] = grouped(loadPoints, (point) => fixed(point) ?? 0).sort(
+    (a, b) => size(b) - size(a) || key(a) - key(b),
+  );
+  return [...best];
 }

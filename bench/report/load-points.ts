@@ -1,4 +1,4 @@
-import { benchEndpointName } from "../../contract/bench-endpoint.ts";
+import { type BenchEndpoint, benchEndpointName } from "../../contract/bench-endpoint.ts";
 import { endpointNames } from "../../contract/environment.ts";
 import type { LoadShape } from "../../contract/load-shape.ts";
 import { counted, formatPercent, formatRatio } from "../../report/document/number-format.ts";
@@ -91,8 +91,18 @@ export function isFailing(point: LoadPoint): boolean {
 export const endpointOf = benchEndpointName;
 
 /** Names of the measured environments. */
-export function environmentNames(loadPoints: readonly LoadPoint[]): readonly string[] {
-  return [...new Set(loadPoints.map(({ environment }) => environment))];
+export function environmentNames(
+  measured: readonly { readonly environment: string }[],
+): readonly string[] {
+  return [...new Set(measured.map(({ environment }) => environment))];
+}
+
+/** Returns how to name endpoints: with their environment if there are several. */
+export function endpointNamer(
+  measured: readonly { readonly environment: string }[],
+): (endpoint: BenchEndpoint & { readonly environment: string }) => string {
+  const isMany = environmentNames(measured).length > 1;
+  return (endpoint) => `${isMany ? `${endpoint.environment} ` : ""}${endpointOf(endpoint)}`;
 }
 
 /** Line of a plot: one endpoint of one environment. */
@@ -107,32 +117,39 @@ const endpointOrder: readonly string[] = endpointNames;
 
 /** Load points by environment and endpoint, in a fixed order of endpoints. */
 export function seriesOf(loadPoints: readonly LoadPoint[]): readonly Series[] {
-  const many = environmentNames(loadPoints).length > 1;
-  const groups = new Map<string, LoadPoint[]>();
-  for (const point of loadPoints) {
-    const key = JSON.stringify([point.environment, endpointOf(point)]);
-    groups.set(key, [...(groups.get(key) ?? []), point]);
-  }
+  const [nameOf, environments] = [endpointNamer(loadPoints), environmentNames(loadPoints)];
+  const groups = grouped(loadPoints, (point) =>
+    JSON.stringify([point.environment, endpointOf(point)]),
+  );
   const order = (endpoint: string) => {
     const base = endpointOrder.findIndex((known) => endpoint.startsWith(known));
     return base + endpoint.length / 1_000;
   };
-  return [...groups]
-    .map(([key, list]) => {
-      const [environment = "", endpoint = ""] = JSON.parse(key) as readonly string[];
-      return {
-        name: many ? `${environment} ${endpoint}` : endpoint,
-        environment,
-        endpoint,
-        loadPoints: list,
-      };
+  return groups
+    .map((own): Series => {
+      const [first] = own;
+      const { environment } = first;
+      return { name: nameOf(first), environment, endpoint: endpointOf(first), loadPoints: own };
     })
-    .sort((a, b) =>
-      a.environment === b.environment
-        ? order(a.endpoint) - order(b.endpoint)
-        : environmentNames(loadPoints).indexOf(a.environment) -
-          environmentNames(loadPoints).indexOf(b.environment),
+    .sort(
+      (a, b) =>
+        environments.indexOf(a.environment) - environments.indexOf(b.environment) ||
+        order(a.endpoint) - order(b.endpoint),
     );
+}
+
+/** Groups of items with equal keys, in the order of their first items. */
+export function grouped<Item>(
+  items: readonly Item[],
+  keyOf: (item: Item) => string | number,
+): (readonly [Item, ...Item[]])[] {
+  const groups = new Map<string | number, [Item, ...Item[]]>();
+  for (const item of items) {
+    const group = groups.get(keyOf(item));
+    if (group === undefined) groups.set(keyOf(item), [item]);
+    else group.push(item);
+  }
+  return [...groups.values()];
 }
 
 /** Returns whether no study changed the conditions, such as the queue delay or GPUs, or the clients' channels. */

@@ -14,8 +14,8 @@ import {
   clientsOf,
   closedLoop,
   distinct,
+  endpointNamer,
   endpointOf,
-  environmentNames,
   isUnmodified,
   loadPointsOfStudy,
   ratioText,
@@ -31,6 +31,7 @@ interface ProtocolPair {
 
 function protocolPairs(loadPoints: readonly LoadPoint[]): readonly ProtocolPair[] {
   const plain = closedLoop(usableLoadPoints(loadPoints));
+  const nameOf = endpointNamer(loadPoints);
   return plain.flatMap((http) => {
     if (!http.endpoint.endsWith("-http") || hasEmbedApi(http.endpoint)) return [];
     const grpc = plain.find(
@@ -39,8 +40,7 @@ function protocolPairs(loadPoints: readonly LoadPoint[]): readonly ProtocolPair[
         point.serialization === http.serialization &&
         isSameLoad(point, http),
     );
-    const environment = environmentNames(loadPoints).length > 1 ? `${http.environment} ` : "";
-    const name = `${environment}${endpointOf(http).replace("-http", "")}`;
+    const name = nameOf(http).replace(/-http(?=_|$)/, "");
     return grpc === undefined ? [] : [{ name, http, grpc }];
   });
 }

@@ -1,5 +1,6 @@
 import {
   errorsText,
+  newSection,
   numberField,
   type Section,
   tableOf,
@@ -34,6 +35,7 @@ import {
   trustField,
 } from "./load-point-table.ts";
 import {
+  endpointNamer,
   endpointOf,
   isUnmodified,
   minAchievedShare,
@@ -79,11 +81,8 @@ function latencySection(record: BenchRecord): Section | undefined {
       : [
           `With ${settingText(first.point)}, the p50 ranges from ${formatMs(best.point.latencyMs?.p50 ?? 0)} ms (\`${best.name}\`) to ${formatMs(worst.point.latencyMs?.p50 ?? 0)} ms (\`${worst.name}\`).`,
         ];
-  return {
-    id: "paths",
-    title: "Latency of each endpoint at low load",
+  return newSection("paths", "Latency of each endpoint at low load", {
     answer,
-    figures: [],
     tables: [
       tableOf(`Latency with ${settingText(first.point)}`, sorted, [
         nameField,
@@ -94,8 +93,7 @@ function latencySection(record: BenchRecord): Section | undefined {
         trustField,
       ]),
     ],
-    notes: [],
-  };
+  });
 }
 
 function openLoopSection(record: BenchRecord): Section | undefined {
@@ -146,18 +144,13 @@ function openLoopSection(record: BenchRecord): Section | undefined {
 function paritySection({ parity }: BenchRecord): Section | undefined {
   if (parity.length === 0) return undefined;
   const wrong = parity.filter(({ passed }) => !passed);
-  const isMany = new Set(parity.map(({ environment }) => environment)).size > 1;
-  const name = (row: (typeof parity)[number]) =>
-    `${isMany ? `${row.environment} ` : ""}${endpointOf(row)}`;
-  return {
-    id: "parity",
-    title: "Embedding parity",
+  const name = endpointNamer(parity);
+  return newSection("parity", "Embedding parity", {
     answer: [
       wrong.length === 0
         ? `${parity.length === 1 ? "The endpoint" : `All ${parity.length} endpoints`} returned the embeddings of the local reference.`
         : `Not measured, because their embeddings differ from the local reference: ${listed(wrong.map((row) => `\`${name(row)}\``))}.`,
     ],
-    figures: [],
     tables: [
       tableOf("Embeddings compared with the local reference", parity, [
         textField("endpoint", name),
@@ -180,8 +173,7 @@ function paritySection({ parity }: BenchRecord): Section | undefined {
         ),
       ]),
     ],
-    notes: [],
-  };
+  });
 }
 
 function loadsSection({ loadPoints, settings }: BenchRecord): Section | undefined {
@@ -191,11 +183,7 @@ function loadsSection({ loadPoints, settings }: BenchRecord): Section | undefine
     environment: point.environment,
     point,
   }));
-  return {
-    id: "loads",
-    title: "All load points",
-    answer: [],
-    figures: [],
+  return newSection("loads", "All load points", {
     tables: [
       {
         isReference: true,
@@ -228,5 +216,5 @@ function loadsSection({ loadPoints, settings }: BenchRecord): Section | undefine
     notes: [
       `${roundsText(settings)}. Rates are means of the rounds, percentiles those of all requests; intervals are computed by Student's t from the rounds.`,
     ],
-  };
+  });
 }

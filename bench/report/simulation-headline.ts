@@ -1,7 +1,6 @@
-import { benchEndpointName } from "../../contract/bench-endpoint.ts";
 import { counted, listed } from "../../report/document/number-format.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import { environmentNames, seriesOf, settingText } from "./load-points.ts";
+import { endpointNamer, seriesOf, settingText } from "./load-points.ts";
 
 /** Result of a local simulation, which shows whether the load points work and not how fast the deployment is. */
 export function simulationHeadline(record: BenchRecord): string {
@@ -10,10 +9,7 @@ export function simulationHeadline(record: BenchRecord): string {
   const failing = series.flatMap(({ name, loadPoints: own }) =>
     own.filter((point) => !works(point)).map((point) => `\`${name}\` (${settingText(point)})`),
   );
-  const environments = new Set(parity.map(({ environment }) => environment));
-  const many = Math.max(environments.size, environmentNames(loadPoints).length) > 1;
-  const nameOf = (result: BenchRecord["parity"][number]) =>
-    `${many ? `${result.environment} ` : ""}${benchEndpointName(result)}`;
+  const nameOf = endpointNamer([...parity, ...loadPoints]);
   const measured = new Set(series.map(({ name }) => name));
   const named = (results: BenchRecord["parity"]) =>
     listed([...new Set(results.map((result) => `\`${nameOf(result)}\``))]);

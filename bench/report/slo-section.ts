@@ -1,10 +1,10 @@
 import {
   type DataTable,
   type Figure,
+  newSection,
   numberField,
   type Section,
   tableOf,
-  tableSection,
   textField,
 } from "../../report/document/document.ts";
 import {
@@ -14,11 +14,11 @@ import {
   formatPercent,
   formatRate,
 } from "../../report/document/number-format.ts";
-import { linePlot } from "../../report/plots/line-plot.ts";
-import { indexedStyle, lineSwatch, type PlotLine } from "../../report/plots/plot-styles.ts";
+import { indexedStyle, type PlotLine } from "../../report/plots/plot-styles.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
 import { confirmedTrial, type Slo, type SloSearch, type SloTrial } from "../record/slo-search.ts";
-import { endpointOf, settingText } from "./load-points.ts";
+import { lineFigure } from "./figure-parts.ts";
+import { endpointNamer, settingText } from "./load-points.ts";
 import type { SloChoice } from "./verdict.ts";
 
 /** Maximum share of its confirmed rate at which a replica is planned to run, for bursts and for the loss of a replica. */
@@ -42,10 +42,10 @@ interface SloRow {
 }
 
 function sloRows({ slo = [] }: BenchRecord): readonly SloRow[] {
-  const isMany = new Set(slo.map(({ environment }) => environment)).size > 1;
+  const nameOf = endpointNamer(slo);
   return slo.map((search) => ({
     search,
-    name: `${isMany ? `${search.environment} ` : ""}${endpointOf(search)}`,
+    name: nameOf(search),
     confirmed: confirmedTrial(search),
   }));
 }
@@ -62,22 +62,18 @@ export function sloSections(
 
 function searchSection(rows: readonly SloRow[]): Section {
   const demands = rows.flatMap(({ search }) => search.demandPerSecond ?? []);
-  return tableSection(
-    "slos",
-    "Highest rate within the SLO",
-    resultTable(rows, demands.length > 0),
-    {
-      answer: rows.map(resultText),
-      notes: [
-        "Open loop: requests arrive independently of responses. Failed and timed-out requests count as later than every response. Each rate was confirmed by a separate measurement with other arrival times. Goodput is the rate of responses within the SLO.",
-        ...(demands.length === 0
-          ? []
-          : [
-              `Replicas: demand ÷ rate, rounded up; with headroom, each replica runs at no more than ${formatPercent(plannedShare)} of its rate. It assumes that replicas do not share a bottleneck.`,
-            ]),
-      ],
-    },
-  );
+  return newSection("slos", "Highest rate within the SLO", {
+    tables: [resultTable(rows, demands.length > 0)],
+    answer: rows.map(resultText),
+    notes: [
+      "Open loop: requests arrive independently of responses. Failed and timed-out requests count as later than every response. Each rate was confirmed by a separate measurement with other arrival times. Goodput is the rate of responses within the SLO.",
+      ...(demands.length === 0
+        ? []
+        : [
+            `Replicas: demand ÷ rate, rounded up; with headroom, each replica runs at no more than ${formatPercent(plannedShare)} of its rate. It assumes that replicas do not share a bottleneck.`,
+          ]),
+    ],
+  });
 }
 
 function resultTable(rows: readonly SloRow[], hasDemand: boolean): DataTable {
@@ -183,7 +179,8 @@ function choiceSection(choices: readonly SloChoice[]): Section {
     numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
     numberField(`p95 ms${loop}`, ({ p95Ms }) => p95Ms, formatMs),
   ]);
-  return tableSection("slos", `Highest throughput within a p95 SLO${loop}`, table, {
+  return newSection("slos", `Highest throughput within a p95 SLO${loop}`, {
+    tables: [table],
     notes: isClosed
       ? [
           "A closed loop hides stalls, because its clients wait for responses: at the same rate, independent users see a higher p95. Do not plan replicas with this table; `clipstack bench --slo p95=200ms` searches the rate in an open loop.",
@@ -259,25 +256,17 @@ function trialFigures(rows: readonly SloRow[]): readonly Figure[] {
       .filter(({ search }) => sloText(search.slo) === text)
       .map(trialLine)
       .filter(({ points }) => points.length > 0);
-    if (lines.length === 0) return [];
-    return [
+    return lineFigure(
+      `${percentile} by offered rate`,
+      `Trials of each search and their confirmation. Trials whose ${percentile} falls on a failed request are not shown.`,
       {
-        title: `${percentile} by offered rate`,
-        caption: `Trials of each search and their confirmation. Trials whose ${percentile} falls on a failed request are not shown.`,
-        legend: lines.map(lineSwatch),
-        draw: (width) =>
-          linePlot(
-            {
-              description: `${percentile} in milliseconds by offered requests per second`,
-              x: { label: "offered requests/s", kind: "linear", format: formatRate },
-              y: { label: `${percentile}, ms`, kind: "log", format: String },
-              lines,
-              rule: { y: limitMs, label: `SLO ${limitMs} ms` },
-            },
-            width,
-          ),
+        description: `${percentile} in milliseconds by offered requests per second`,
+        x: { label: "offered requests/s", kind: "linear", format: formatRate },
+        y: { label: `${percentile}, ms`, kind: "log", format: String },
+        lines,
+        rule: { y: limitMs, label: `SLO ${limitMs} ms` },
       },
-    ];
+    );
   });
 }
 

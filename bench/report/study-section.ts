@@ -21,8 +21,7 @@ import { clientsOf, seriesOf, trustOf } from "./load-points.ts";
 type ResultOf<Id extends StudyId> = Extract<StudyResult, { readonly study: Id }>;
 
 /** Contents of a study's section besides its title and question. */
-export type StudyBody = Pick<Section, "answer" | "tables"> &
-  Partial<Pick<Section, "figures" | "notes">>;
+export type StudyBody = Pick<Section, "answer" | "tables"> & Partial<Pick<Section, "figures">>;
 
 /** Distinct notes of a study, as sentences. */
 export function studyNotes(record: BenchRecord, study: StudyId): readonly string[] {

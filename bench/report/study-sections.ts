@@ -1,4 +1,4 @@
-import type { Section } from "../../report/document/document.ts";
+import { newSection, type Section } from "../../report/document/document.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
 import { type StudyId, studyQuestions } from "../record/study-result.ts";
 import { scaling, topology } from "./gpu-study-sections.ts";
@@ -30,15 +30,11 @@ export function studySections(record: BenchRecord): readonly Section[] {
     const content = body(record) ?? (hasRun ? { answer: ["No result."], tables: [] } : undefined);
     if (content === undefined) return [];
     return [
-      {
-        id: study,
-        title,
+      newSection(study, title, {
         question: studyQuestions[study],
-        answer: content.answer,
-        figures: content.figures ?? [],
-        tables: content.tables,
-        notes: [...(content.notes ?? []), ...studyNotes(record, study)],
-      },
+        ...content,
+        notes: studyNotes(record, study),
+      }),
     ];
   });
 }

@@ -193,14 +193,13 @@ export function errorsText(errors: Readonly<Record<string, number>> = {}): strin
   return parts.join(", ") || "none";
 }
 
-/** Section with a table and no figure. */
-export function tableSection(
+/** Section with these contents and no others. */
+export function newSection(
   id: string,
   title: string,
-  table: DataTable,
-  { answer = [], notes = [] }: Partial<Pick<Section, "answer" | "notes">> = {},
+  contents: Partial<Omit<Section, "id" | "title">>,
 ): Section {
-  return { id, title, answer, figures: [], tables: [table], notes };
+  return { id, title, answer: [], figures: [], tables: [], notes: [], ...contents };
 }
 
 /** `2026-11-21 10:30` of an ISO 8601 time. */

@@ -2,12 +2,12 @@ import {
   commitText,
   errorsText,
   longField,
+  newSection,
   numberField,
   p99Field,
   type Report,
   type Section,
   tableOf,
-  tableSection,
   textField,
   whenText,
 } from "../../report/document/document.ts";
@@ -54,7 +54,7 @@ function checkSection({ drill, checks }: DrillRecord): Section {
     textField("check", ({ claim }) => claim),
     longField("finding", ({ message }) => message),
   ]);
-  return tableSection("checks", "Checks", table, { answer: [drills[drill].question] });
+  return newSection("checks", "Checks", { answer: [drills[drill].question], tables: [table] });
 }
 
 function loadSections({ load }: DrillRecord): readonly Section[] {
@@ -86,7 +86,7 @@ function loadSections({ load }: DrillRecord): readonly Section[] {
     numberField("samples", ({ latencyMs }) => latencyMs?.samples, String),
   ]);
   const answer = `${rate}, a new connection for each request, to ${urlText(load.url)}`;
-  return [tableSection("load", "Load", table, { answer: [answer] })];
+  return [newSection("load", "Load", { answer: [answer], tables: [table] })];
 }
 
 /** A Service without an external address is reached through the API server. */
@@ -104,7 +104,5 @@ function replicaSections({ replicas }: DrillRecord): readonly Section[] {
       i === 0 ? String(ready) : `${ready} (${atSeconds.toFixed(0)} s)`,
     )
     .join(" → ");
-  return [
-    { id: "replicas", title: "Ready pods", answer: [answer], figures: [], tables: [], notes: [] },
-  ];
+  return [newSection("replicas", "Ready pods", { answer: [answer] })];
 }
