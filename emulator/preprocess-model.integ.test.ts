@@ -15,12 +15,12 @@ import { preprocess } from "../inference/preprocess/preprocess.ts";
 const run = promisify(execFile);
 /** Python with Pillow 13 and NumPy, for example in a virtual environment. */
 const python = process.env.CLIPSTACK_PYTHON ?? "python3";
-const program = fileURLToPath(new URL("./preprocess-model-run.py", import.meta.url));
+const program = fileURLToPath(new URL("./test-preprocess-model.py", import.meta.url));
 const model = fileURLToPath(
   new URL("../model_repository/openclip_vit_b32_preprocess/1/model.py", import.meta.url),
 );
 const sample = (file: string) =>
-  fileURLToPath(new URL(`../../model-tools/samples/${file}`, import.meta.url));
+  fileURLToPath(new URL(`../model-tools/samples/${file}`, import.meta.url));
 
 const vitB32 = imageTowerOf(defaultModel).input;
 const size = { width: 100, height: 61 };
