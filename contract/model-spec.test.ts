@@ -69,8 +69,9 @@ test.each(specs)("%s has a source for each group of facts", (_name, spec) => {
 });
 
 test.each(specs)("%s names a revision and a checksum of its weights", (_name, { weights }) => {
-  expect(weights.revision).toBeDefined();
-  expect(weights.sha256).toBeDefined();
+  const rule = "models of the catalogue must pin revision and sha256 of their weights";
+  expect(weights.revision, rule).toBeDefined();
+  expect(weights.sha256, rule).toBeDefined();
 });
 
 const safetensors = specs.filter(

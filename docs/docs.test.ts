@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
-import { dirname, join, normalize, relative } from "node:path";
+import { dirname, join, matchesGlob, normalize, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { beforeAll, expect, test } from "vitest";
@@ -8,6 +8,7 @@ import { clipstackProgram, commandNames } from "../cli/program.ts";
 import { dedupeProgram } from "../examples/photo-dedupe/program.ts";
 import { exampleEnvironments, shippedEnvironments } from "../stacks/settings/environment-files.ts";
 import { parseEnvironment } from "../stacks/settings/settings.ts";
+import vitestConfig from "../vitest.config.ts";
 import { commandsRun, commandsTested, type TestedCommand } from "./commands.ts";
 import { type Page, readPage } from "./markdown.ts";
 import { commandsOfBlock, commandsOfSession, type DocumentedCommand } from "./shell.ts";
@@ -191,6 +192,59 @@ test("the applied plan is the one that was compared with the review", () => {
     expect(plan, location).toBeDefined();
     expect(applied, location).toBe(plan);
   }
+});
+
+interface TestProject {
+  readonly name: string;
+  readonly include: readonly string[];
+  readonly exclude: readonly string[];
+}
+
+const testProjects = ((vitestConfig.test?.projects ?? []) as { readonly test: TestProject }[]).map(
+  ({ test: project }) => project,
+);
+
+function* testFilesUnder(folder: string): Generator<string> {
+  for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory() && !skipped.has(entry.name)) yield* testFilesUnder(path);
+    else if (entry.name.endsWith(".test.ts")) yield path;
+  }
+}
+
+/** Fault of `--project <project>` for the files whose path contains a filter, as vitest selects them. */
+function projectFault(project: string, filter: string, files: readonly string[]): string[] {
+  const { include, exclude } = testProjects.find(({ name }) => name === project) ?? {};
+  if (include === undefined) return [`no project ${project}`];
+  const matches = (file: string, globs: readonly string[] = []) =>
+    globs.some((glob) => matchesGlob(file, glob));
+  const isRun = files.some(
+    (file) => file.includes(filter) && matches(file, include) && !matches(file, exclude),
+  );
+  return isRun ? [] : [`project ${project} has no test file ${filter}`];
+}
+
+test("every vitest command names a project that contains its files", () => {
+  const files = [...testFilesUnder("")];
+  const commands = [...pages.keys(), "CONTRIBUTING.md", "AGENTS.md"].flatMap((path) =>
+    [
+      ...readFileSync(join(root, path), "utf8").matchAll(
+        /npx vitest run --project ([\w-]+)((?: (?!-)[\w./-]*[a-z][\w./-]*)*)/g,
+      ),
+    ].map(([, project = "", filters = ""]) => ({ path, project, filters })),
+  );
+  expect(commands.length).toBeGreaterThan(20);
+  const faults = commands.flatMap(({ path, project, filters }) =>
+    (filters.trim() || "")
+      .split(" ")
+      .flatMap((filter) =>
+        projectFault(project, filter, files).map((fault) => `${path}: ${fault}`),
+      ),
+  );
+  expect(faults).toEqual([]);
+  expect(projectFault("unit", "verify/verify.test.ts", files)).toEqual([
+    "project unit has no test file verify/verify.test.ts",
+  ]);
 });
 
 test("every npm script exists", () => {

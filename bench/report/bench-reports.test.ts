@@ -30,6 +30,13 @@ test("the test record is valid", () => {
   );
 });
 
+test("the committed example is the report of its record", () => {
+  const example = "bench/reports/2026-11-24T13-39-41Z-bench-single-gpu";
+  const record = parseBenchRecord(readFileSync(`${example}.json`, "utf8"), "example");
+  const renew = `renew it: npx clipstack report ${example}.json --format md --output ${example}.md`;
+  expect(readFileSync(`${example}.md`, "utf8"), renew).toBe(benchReportMarkdown(record));
+});
+
 test("the page has recommendations, limitations and evidence, in this order", () => {
   const html = benchReportHtml(testBenchRecord());
   const headings = [...html.matchAll(/<h2[^>]*>(.*?)<\/h2>/g)].map((match) => match[1]);

@@ -9,7 +9,20 @@ import { openclipVitB32 } from "./openclip-vit-b32.ts";
 import { openclipVitL14 } from "./openclip-vit-l14.ts";
 import { siglip2Base224 } from "./siglip2-base-224.ts";
 
-/** Model catalogue: adding a model is one file and one line here. Documentation lists the models in this order. */
+/**
+ * Model catalogue. Documentation lists the models in this order.
+ *
+ * A new model is a file beside this one, whose weights pin `revision` and SHA-256, and a line here.
+ * An OpenCLIP or other vision transformer also needs its architecture:
+ * - `exportArchitectures` in `contract/models/trained-weights.ts`, for `clipstack model export`;
+ * - `known` in `model-tools/generate/architectures.ts` and, for its text tower,
+ *   `model-tools/generate/text-architectures.ts`, without which generated files have a small
+ *   stand-in.
+ *
+ * Each model needs its normalisation in `NORMALISATIONS` of
+ * `inference/preprocess/test-preprocess-reference.py`. `npm run render` updates the documentation;
+ * `model-tools/generate/catalogue.test.ts` names what is missing.
+ */
 export const catalogueSpecs: readonly ModelSpec[] = [
   openclipVitB32,
   openclipVitB16,
