@@ -6,7 +6,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { embedPaths } from "../../contract/embed-routes.ts";
 import { efficientnetLite0 } from "../../contract/models/efficientnet-lite0.ts";
 import { defaultModel } from "../../contract/models/index.ts";
@@ -209,23 +208,22 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-const { values } = parseArgs({
-  options: {
+await runMain(
+  help,
+  {
     model: { type: "string" },
     port: { type: "string", default: String(uiPorts.demo) },
     exit: { type: "boolean", default: false },
     photos: { type: "string" },
-    help: { type: "boolean" },
   },
-});
-await runMain(async () => {
-  if (values.help) console.log(help);
-  else if (values.photos !== undefined) {
-    const labels = await makePhotos(values.photos);
-    console.log(`${labels.length} photos in ${values.photos}`);
-  } else await demo({ ...values, port: portOption(values.port) });
-  return true;
-});
+  async (values) => {
+    if (values.photos !== undefined) {
+      const labels = await makePhotos(values.photos);
+      console.log(`${labels.length} photos in ${values.photos}`);
+    } else await demo({ ...values, port: portOption(values.port) });
+    return true;
+  },
+);
 
 function portOption(text: string): number {
   const port = Number(text);

@@ -3,7 +3,6 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { runProgram } from "../../cli/shared/run-program.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
@@ -93,42 +92,38 @@ interface Options extends Parts {
   readonly signal: AbortSignal;
 }
 
-await runMain(async (signal) => {
-  const { values } = parseArgs({
-    options: {
-      cpu: { type: "boolean", default: false },
-      triton: { type: "string", default: process.env.CLIPSTACK_REAL_TRITON ?? "" },
-      packages: { type: "string", default: "" },
-      python: { type: "string", default: "python3" },
-      engines: { type: "string", default: "onnxruntime,pytorch" },
-      weights: { type: "string", default: "full" },
-      minutes: { type: "string", default: "8" },
-      output: { type: "string", default: "acceptance" },
-      help: { type: "boolean" },
-    },
-  });
-  if (values.help) {
-    console.log(help);
-    return true;
-  }
-  const folder = mkdtempSync(join(tmpdir(), "clipstack-acceptance-"));
-  try {
-    return await accept({
-      device: values.cpu ? "cpu" : "cuda",
-      triton: resolve(required("--triton", values.triton)),
-      packages: values.packages,
-      python: values.python,
-      engines: values.engines.split(",").map((name) => oneOf("--engines", name, engineNames)),
-      weights: oneOf("--weights", values.weights, ["full", "tiny"] as const),
-      output: resolve(values.output),
-      folder,
-      endMs: performance.now() + minutes(values.minutes) * 60_000,
-      signal,
-    });
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
-  }
-});
+await runMain(
+  help,
+  {
+    cpu: { type: "boolean", default: false },
+    triton: { type: "string", default: process.env.CLIPSTACK_REAL_TRITON ?? "" },
+    packages: { type: "string", default: "" },
+    python: { type: "string", default: "python3" },
+    engines: { type: "string", default: "onnxruntime,pytorch" },
+    weights: { type: "string", default: "full" },
+    minutes: { type: "string", default: "8" },
+    output: { type: "string", default: "acceptance" },
+  },
+  async (values, signal) => {
+    const folder = mkdtempSync(join(tmpdir(), "clipstack-acceptance-"));
+    try {
+      return await accept({
+        device: values.cpu ? "cpu" : "cuda",
+        triton: resolve(required("--triton", values.triton)),
+        packages: values.packages,
+        python: values.python,
+        engines: values.engines.split(",").map((name) => oneOf("--engines", name, engineNames)),
+        weights: oneOf("--weights", values.weights, ["full", "tiny"] as const),
+        output: resolve(values.output),
+        folder,
+        endMs: performance.now() + minutes(values.minutes) * 60_000,
+        signal,
+      });
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  },
+);
 
 function required(option: string, value: string): string {
   if (value === "") throw new UserError(`${option} must be a folder with bin/tritonserver, got ''`);

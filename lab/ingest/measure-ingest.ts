@@ -5,7 +5,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs, promisify } from "node:util";
+import { promisify } from "node:util";
 import { publishedModel } from "../../bench/capacity/service-times.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { imagePixels, normalisedImage } from "../../contract/model-shapes.ts";
@@ -66,51 +66,47 @@ interface IngestOptions {
 const run = promisify(execFile);
 const local = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 
-await runMain(async (signal) => {
-  const { values } = parseArgs({
-    options: {
-      rounds: { type: "string", default: "3" },
-      seconds: { type: "string", default: "3" },
-      concurrency: { type: "string", default: "8" },
-      commit: { type: "string", default: "unknown" },
-      output: { type: "string" },
-      help: { type: "boolean" },
-    },
-  });
-  if (values.help) {
-    console.log(help);
-    return true;
-  }
-  const home = process.env.CLIPSTACK_REAL_TRITON;
-  if (home === undefined) throw new UserError("CLIPSTACK_REAL_TRITON must be set");
-  const rounds = numberOption("--rounds", values.rounds);
-  const options: IngestOptions = {
-    seconds: numberOption("--seconds", values.seconds),
-    concurrency: numberOption("--concurrency", values.concurrency),
-    signal,
-  };
-  const folder = await mkdtemp(join(tmpdir(), "clipstack-ingest-"));
-  try {
-    await buildModels(folder);
-    const readings = new Map<Case, Reading[]>(cases().map((one) => [one, []]));
-    const decoding: { bytes: number; msPerImage: number }[] = [];
-    for (let round = 0; round < rounds; round++) {
-      const order = round % 2 === 0 ? coreCounts : [...coreCounts].reverse();
-      for (const cores of order) {
-        const some = [...readings.keys()].filter((one) => one.cores === cores);
-        await measure(home, folder, round % 2 === 0 ? some : some.reverse(), readings, options);
+await runMain(
+  help,
+  {
+    rounds: { type: "string", default: "3" },
+    seconds: { type: "string", default: "3" },
+    concurrency: { type: "string", default: "8" },
+    commit: { type: "string", default: "unknown" },
+    output: { type: "string" },
+  },
+  async (values, signal) => {
+    const home = process.env.CLIPSTACK_REAL_TRITON;
+    if (home === undefined) throw new UserError("CLIPSTACK_REAL_TRITON must be set");
+    const rounds = numberOption("--rounds", values.rounds);
+    const options: IngestOptions = {
+      seconds: numberOption("--seconds", values.seconds),
+      concurrency: numberOption("--concurrency", values.concurrency),
+      signal,
+    };
+    const folder = await mkdtemp(join(tmpdir(), "clipstack-ingest-"));
+    try {
+      await buildModels(folder);
+      const readings = new Map<Case, Reading[]>(cases().map((one) => [one, []]));
+      const decoding: { bytes: number; msPerImage: number }[] = [];
+      for (let round = 0; round < rounds; round++) {
+        const order = round % 2 === 0 ? coreCounts : [...coreCounts].reverse();
+        for (const cores of order) {
+          const some = [...readings.keys()].filter((one) => one.cores === cores);
+          await measure(home, folder, round % 2 === 0 ? some : some.reverse(), readings, options);
+        }
+        decoding.push(await decodeReading(home));
+        console.error(`round ${round + 1} of ${rounds}`);
       }
-      decoding.push(await decodeReading(home));
-      console.error(`round ${round + 1} of ${rounds}`);
+      const text = `${JSON.stringify(publishedFile(readings, decoding, values.commit, options), null, 2)}\n`;
+      if (values.output === undefined) process.stdout.write(text);
+      else await writeFile(values.output, text);
+      return true;
+    } finally {
+      await rm(folder, { recursive: true });
     }
-    const text = `${JSON.stringify(publishedFile(readings, decoding, values.commit, options), null, 2)}\n`;
-    if (values.output === undefined) process.stdout.write(text);
-    else await writeFile(values.output, text);
-    return true;
-  } finally {
-    await rm(folder, { recursive: true });
-  }
-});
+  },
+);
 
 function cases(): readonly Case[] {
   return coreCounts.flatMap((cores) =>

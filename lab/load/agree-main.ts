@@ -2,7 +2,6 @@
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { startChild } from "../../artefact/child-process.ts";
 import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
@@ -25,12 +24,12 @@ const help = `Usage: npm run lab -- generator [options]
        npm run lab -- generator --null [options]
 
 Compares clipstack's load generator with NVIDIA's perf_analyzer and hey: same server and load, in alternating rounds.
-bench:agree loads servers that take 30 ms per request, so that the generators do not compete with them for CPU time: a real
-tritonserver and an HTTP server without a model. bench:generator (--null) loads a server that responds immediately, with
-each generator pinned to one core, so that the generator is the bottleneck.
+The servers take 30 ms per request, so that the generators do not compete with them for CPU time: a real tritonserver and an HTTP
+server without a model. With --null, a server responds immediately and each generator is pinned to one core, so that the generator is
+the bottleneck.
 
 Options:
-  --null             run bench:generator
+  --null             load a server that responds immediately
   --rounds <n>       rounds; the order alternates (default: 3)
   --seconds <n>      length of each measurement (default: 6)
   --concurrency <n>  clients (default: 2)
@@ -51,50 +50,48 @@ const maxDisagreement = 0.05;
 /** Minimum request rate relative to hey on a server that responds immediately. */
 const minRateRatio = 0.5;
 
-await runMain(async (signal) => {
-  const { values } = parseArgs({
-    options: {
-      null: { type: "boolean", default: false },
-      rounds: { type: "string", default: "3" },
-      seconds: { type: "string", default: "6" },
-      concurrency: { type: "string", default: "2" },
-      help: { type: "boolean" },
-    },
-  });
-  if (values.help) {
-    console.log(help);
-    return true;
-  }
-  const options: AgreeOptions = {
-    image: {
-      bytes: readFileSync(sample),
-      contentType: "image/jpeg",
-      tensor: Float32Array.from(
-        { length: elementCount(normalisedImage(imageTowerOf(defaultModel)).dims) },
-        (_, i) => Math.sin(i),
-      ),
-    },
-    rounds: numberOption("--rounds", values.rounds),
-    seconds: numberOption("--seconds", values.seconds),
-    concurrency: numberOption("--concurrency", values.concurrency),
-    cores: values.null && (await canPin()) ? "0" : undefined,
-    signal,
-    log: (line) => console.error(line),
-  };
-  const hey = process.env[heyVariable];
-  const triton = values.null ? undefined : process.env[tritonVariable];
-  if (hey === undefined && (values.null || triton === undefined)) {
-    throw new UserError(`${heyVariable}${values.null ? "" : ` or ${tritonVariable}`} must be set`);
-  }
-  const rows = [
-    ...(triton === undefined ? [] : await compareWithPerfAnalyzer(triton, options)),
-    ...(hey === undefined ? [] : await compareWithHey(hey, values.null ? 0 : sleepMs, options)),
-  ];
-  console.log(agreeTable(rows));
-  return values.null
-    ? rows.every((row) => medianRatio(row, "requestsPerSecond") >= minRateRatio)
-    : disagreement(rows) <= maxDisagreement;
-});
+await runMain(
+  help,
+  {
+    null: { type: "boolean", default: false },
+    rounds: { type: "string", default: "3" },
+    seconds: { type: "string", default: "6" },
+    concurrency: { type: "string", default: "2" },
+  },
+  async (values, signal) => {
+    const options: AgreeOptions = {
+      image: {
+        bytes: readFileSync(sample),
+        contentType: "image/jpeg",
+        tensor: Float32Array.from(
+          { length: elementCount(normalisedImage(imageTowerOf(defaultModel)).dims) },
+          (_, i) => Math.sin(i),
+        ),
+      },
+      rounds: numberOption("--rounds", values.rounds),
+      seconds: numberOption("--seconds", values.seconds),
+      concurrency: numberOption("--concurrency", values.concurrency),
+      cores: values.null && (await canPin()) ? "0" : undefined,
+      signal,
+      log: (line) => console.error(line),
+    };
+    const hey = process.env[heyVariable];
+    const triton = values.null ? undefined : process.env[tritonVariable];
+    if (hey === undefined && (values.null || triton === undefined)) {
+      throw new UserError(
+        `${heyVariable}${values.null ? "" : ` or ${tritonVariable}`} must be set`,
+      );
+    }
+    const rows = [
+      ...(triton === undefined ? [] : await compareWithPerfAnalyzer(triton, options)),
+      ...(hey === undefined ? [] : await compareWithHey(hey, values.null ? 0 : sleepMs, options)),
+    ];
+    console.log(agreeTable(rows));
+    return values.null
+      ? rows.every((row) => medianRatio(row, "requestsPerSecond") >= minRateRatio)
+      : disagreement(rows) <= maxDisagreement;
+  },
+);
 
 async function compareWithPerfAnalyzer(home: string, options: AgreeOptions) {
   // the module locates tritonserver on import

@@ -1,18 +1,31 @@
+import { type ParseArgsConfig, parseArgs } from "node:util";
 import { UserError } from "../../contract/user-error.ts";
 
+type Options = NonNullable<ParseArgsConfig["options"]>;
+type Values<O extends Options> = ReturnType<typeof parseArgs<{ options: O }>>["values"];
+
 /**
- * Runs a program and sets its exit code: 0 success, 1 if `work` returns false, 2 usage error, 130 interrupted.
+ * Runs a program and sets its exit code: 0 success or `--help`, 1 if `work` returns false, 2 usage error, 130 interrupted.
  *
  * @param work - The first SIGINT or SIGTERM aborts its signal; it ends a program whose `work` takes none.
  */
-export async function runMain(work: (signal: AbortSignal) => Promise<boolean>): Promise<void> {
+export async function runMain<const O extends Options>(
+  help: string,
+  options: O,
+  work: (values: Values<O>, signal: AbortSignal) => Promise<boolean>,
+): Promise<void> {
   const interrupt = new AbortController();
-  if (work.length > 0) {
-    process.once("SIGINT", () => interrupt.abort());
-    process.once("SIGTERM", () => interrupt.abort());
-  }
   try {
-    process.exitCode = (await work(interrupt.signal)) ? 0 : 1;
+    const { values } = parseArgs({ options: { ...options, help: { type: "boolean" } } as Options });
+    if (values.help === true) {
+      console.log(help);
+      return;
+    }
+    if (work.length > 1) {
+      process.once("SIGINT", () => interrupt.abort());
+      process.once("SIGTERM", () => interrupt.abort());
+    }
+    process.exitCode = (await work(values as Values<O>, interrupt.signal)) ? 0 : 1;
   } catch (error) {
     if (interrupt.signal.aborted) process.exitCode = 130;
     else if (error instanceof UserError || isUsageError(error)) {

@@ -1,4 +1,3 @@
-import { parseArgs } from "node:util";
 import { numberOption, runMain } from "../load/run-main.ts";
 import { fuzz, replay } from "./fuzz.ts";
 
@@ -14,47 +13,43 @@ crash, no hang, no 5xx except 503, unchanged embeddings, no memory growth.
 
 Exit codes: 0 no failures, 1 failures, 2 wrong usage.`;
 
-await runMain(async () => {
-  const { values } = parseArgs({
-    options: {
-      inputs: { type: "string", default: "50000" },
-      seed: { type: "string", default: String(1 + Math.floor(Math.random() * 2 ** 31)) },
-      concurrency: { type: "string", default: "8" },
-      replay: { type: "string" },
-      help: { type: "boolean" },
-    },
-  });
-  if (values.help) {
-    console.log(usage);
-    return true;
-  }
-  if (values.replay !== undefined) {
-    const failures = await replay(values.replay);
-    console.log([...failures, `${failures.length} failures`].join("\n"));
-    return failures.length === 0;
-  }
-  const seed = numberOption("--seed", values.seed);
-  console.log(`seed ${seed}`);
-  const { failures, responses, memory, sent, seconds } = await fuzz({
-    seed,
-    inputs: numberOption("--inputs", values.inputs),
-    concurrency: numberOption("--concurrency", values.concurrency),
-    onProgress: (line) => {
-      if (process.stdout.isTTY) process.stdout.write(`\r\x1b[K${line}`);
-      else if (/^\d*000 /.test(line)) console.log(line);
-    },
-  });
-  if (process.stdout.isTTY) process.stdout.write("\n");
-  for (const failure of failures) console.log(`\n${failure}`);
-  const counts = Object.entries(responses).sort(([a], [b]) => a.localeCompare(b));
-  console.log(`responses: ${counts.map(([status, count]) => `${status}: ${count}`).join(", ")}`);
-  for (const { name, early, late } of memory) {
+await runMain(
+  usage,
+  {
+    inputs: { type: "string", default: "50000" },
+    seed: { type: "string", default: String(1 + Math.floor(Math.random() * 2 ** 31)) },
+    concurrency: { type: "string", default: "8" },
+    replay: { type: "string" },
+  },
+  async (values) => {
+    if (values.replay !== undefined) {
+      const failures = await replay(values.replay);
+      console.log([...failures, `${failures.length} failures`].join("\n"));
+      return failures.length === 0;
+    }
+    const seed = numberOption("--seed", values.seed);
+    console.log(`seed ${seed}`);
+    const { failures, responses, memory, sent, seconds } = await fuzz({
+      seed,
+      inputs: numberOption("--inputs", values.inputs),
+      concurrency: numberOption("--concurrency", values.concurrency),
+      onProgress: (line) => {
+        if (process.stdout.isTTY) process.stdout.write(`\r\x1b[K${line}`);
+        else if (/^\d*000 /.test(line)) console.log(line);
+      },
+    });
+    if (process.stdout.isTTY) process.stdout.write("\n");
+    for (const failure of failures) console.log(`\n${failure}`);
+    const counts = Object.entries(responses).sort(([a], [b]) => a.localeCompare(b));
+    console.log(`responses: ${counts.map(([status, count]) => `${status}: ${count}`).join(", ")}`);
+    for (const { name, early, late } of memory) {
+      console.log(
+        `${name}: ${Math.round(early)} MB after a fifth of the inputs, ${Math.round(late)} MB at the end`,
+      );
+    }
     console.log(
-      `${name}: ${Math.round(early)} MB after a fifth of the inputs, ${Math.round(late)} MB at the end`,
+      `${sent} inputs in ${Math.round(seconds)} s, seed ${seed}: ${failures.length} failures`,
     );
-  }
-  console.log(
-    `${sent} inputs in ${Math.round(seconds)} s, seed ${seed}: ${failures.length} failures`,
-  );
-  return failures.length === 0;
-});
+    return failures.length === 0;
+  },
+);

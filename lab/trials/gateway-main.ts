@@ -1,4 +1,3 @@
-import { parseArgs } from "node:util";
 import { numberOption, runMain } from "../load/run-main.ts";
 import { drainedRequests, trialGateway } from "./gateway.ts";
 
@@ -16,28 +15,26 @@ memory at the end is at most 15 % above that after two cycles, and that the gate
 
 Exit codes: 0 all checks passed, 1 a check failed, 2 wrong usage.`;
 
-await runMain(async () => {
-  const { values } = parseArgs({
-    options: {
-      minutes: { type: "string", default: "30" },
-      program: { type: "string" },
-      help: { type: "boolean" },
-    },
-  });
-  if (values.help) {
-    console.log(usage);
-    return true;
-  }
-  const { answered, failures, memory, ejections, drained, stopped } = await trialGateway({
-    minutes: numberOption("--minutes", values.minutes),
-    program: values.program === undefined ? undefined : [values.program],
-    onProgress: (line) => console.log(line),
-  });
-  const growth = (memory.at(-1) ?? 0) / (memory[Math.min(1, memory.length - 1)] ?? 0);
-  console.log(
-    `${answered} requests, failed ${JSON.stringify(failures)}; ${ejections} ejections; memory ${(growth * 100 - 100).toFixed(1)} % above that after two cycles`,
-  );
-  console.log(`stopped ${stopped}; ${drained} of ${drainedRequests} outstanding requests answered`);
-  const isAnswered = Object.keys(failures).length === 0 && drained === drainedRequests;
-  return isAnswered && growth <= maxGrowth && stopped === "with code 0";
-});
+await runMain(
+  usage,
+  {
+    minutes: { type: "string", default: "30" },
+    program: { type: "string" },
+  },
+  async (values) => {
+    const { answered, failures, memory, ejections, drained, stopped } = await trialGateway({
+      minutes: numberOption("--minutes", values.minutes),
+      program: values.program === undefined ? undefined : [values.program],
+      onProgress: (line) => console.log(line),
+    });
+    const growth = (memory.at(-1) ?? 0) / (memory[Math.min(1, memory.length - 1)] ?? 0);
+    console.log(
+      `${answered} requests, failed ${JSON.stringify(failures)}; ${ejections} ejections; memory ${(growth * 100 - 100).toFixed(1)} % above that after two cycles`,
+    );
+    console.log(
+      `stopped ${stopped}; ${drained} of ${drainedRequests} outstanding requests answered`,
+    );
+    const isAnswered = Object.keys(failures).length === 0 && drained === drainedRequests;
+    return isAnswered && growth <= maxGrowth && stopped === "with code 0";
+  },
+);

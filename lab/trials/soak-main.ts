@@ -1,4 +1,3 @@
-import { parseArgs } from "node:util";
 import { UserError } from "../../contract/user-error.ts";
 import { numberOption, runMain } from "../load/run-main.ts";
 import { soak } from "./soak.ts";
@@ -19,52 +18,49 @@ memory at the end is at most 10 % above that after the warm-up, and that the ser
 
 Exit codes: 0 all checks passed, 1 a check failed, 2 wrong usage.`;
 
-await runMain(async () => {
-  const { values } = parseArgs({
-    options: {
-      requests: { type: "string", default: "20000" },
-      "warm-up": { type: "string", default: "2000" },
-      concurrency: { type: "string", default: "32" },
-      weights: { type: "string" },
-      help: { type: "boolean" },
-    },
-  });
-  if (values.help) {
-    console.log(usage);
-    return true;
-  }
-  const [requests, warmUp, concurrency] = [
-    numberOption("--requests", values.requests),
-    numberOption("--warm-up", values["warm-up"]),
-    numberOption("--concurrency", values.concurrency),
-  ];
-  if (requests <= warmUp) {
-    throw new UserError(`--requests must exceed --warm-up (${warmUp}), got ${requests}`);
-  }
-  if (concurrency < 2) throw new UserError(`--concurrency must be at least 2, got ${concurrency}`);
-  const { memory, health, failures, stopped, ...result } = await soak({
-    requests,
-    warmUp,
-    concurrency,
-    weights: values.weights,
-    onProgress: (line) => console.log(line),
-  });
-  const growth = memory.late / memory.early;
-  const failed = [failures, health.errorsWithWarmup].map(
-    (codes) =>
-      Object.entries(codes)
-        .map(([code, count]) => `${code}: ${count}`)
-        .join(", ") || "none",
-  );
-  const ms = (value = Number.NaN) => `${value.toFixed(1)} ms`;
-  const { p50, p99, max } = health.latencyMs ?? {};
-  console.log(`${result.requests} requests in ${Math.round(result.seconds)} s`);
-  console.log(
-    `resident memory at the end: ${(growth * 100 - 100).toFixed(1)} % above that after the warm-up`,
-  );
-  console.log(
-    `/healthz with ${concurrency} requests in flight: p50 ${ms(p50)}, p99 ${ms(p99)}, max ${ms(max)}, ${health.samples} responses, failed ${failed[1]}`,
-  );
-  console.log(`responses other than 200: ${failed[0]}; stopped ${stopped}`);
-  return growth <= maxGrowth && failed.every((it) => it === "none") && stopped === "with code 0";
-});
+await runMain(
+  usage,
+  {
+    requests: { type: "string", default: "20000" },
+    "warm-up": { type: "string", default: "2000" },
+    concurrency: { type: "string", default: "32" },
+    weights: { type: "string" },
+  },
+  async (values) => {
+    const [requests, warmUp, concurrency] = [
+      numberOption("--requests", values.requests),
+      numberOption("--warm-up", values["warm-up"]),
+      numberOption("--concurrency", values.concurrency),
+    ];
+    if (requests <= warmUp) {
+      throw new UserError(`--requests must exceed --warm-up (${warmUp}), got ${requests}`);
+    }
+    if (concurrency < 2)
+      throw new UserError(`--concurrency must be at least 2, got ${concurrency}`);
+    const { memory, health, failures, stopped, ...result } = await soak({
+      requests,
+      warmUp,
+      concurrency,
+      weights: values.weights,
+      onProgress: (line) => console.log(line),
+    });
+    const growth = memory.late / memory.early;
+    const failed = [failures, health.errorsWithWarmup].map(
+      (codes) =>
+        Object.entries(codes)
+          .map(([code, count]) => `${code}: ${count}`)
+          .join(", ") || "none",
+    );
+    const ms = (value = Number.NaN) => `${value.toFixed(1)} ms`;
+    const { p50, p99, max } = health.latencyMs ?? {};
+    console.log(`${result.requests} requests in ${Math.round(result.seconds)} s`);
+    console.log(
+      `resident memory at the end: ${(growth * 100 - 100).toFixed(1)} % above that after the warm-up`,
+    );
+    console.log(
+      `/healthz with ${concurrency} requests in flight: p50 ${ms(p50)}, p99 ${ms(p99)}, max ${ms(max)}, ${health.samples} responses, failed ${failed[1]}`,
+    );
+    console.log(`responses other than 200: ${failed[0]}; stopped ${stopped}`);
+    return growth <= maxGrowth && failed.every((it) => it === "none") && stopped === "with code 0";
+  },
+);

@@ -1,4 +1,3 @@
-import { parseArgs } from "node:util";
 import { numberOption, runMain } from "../load/run-main.ts";
 import { stops } from "./stops.ts";
 
@@ -13,29 +12,25 @@ with requests of 14 seconds. Every request must be answered or rejected with a r
 
 Exit codes: 0 no request was lost, 1 some were, 2 wrong usage.`;
 
-await runMain(async () => {
-  const { values } = parseArgs({
-    options: {
-      stops: { type: "string", default: "200" },
-      parallel: { type: "string", default: "4" },
-      program: { type: "string" },
-      help: { type: "boolean" },
-    },
-  });
-  if (values.help) {
-    console.log(usage);
-    return true;
-  }
-  const count = numberOption("--stops", values.stops);
-  const { answered, rejected, lost, failed } = await stops({
-    stops: count,
-    parallel: numberOption("--parallel", values.parallel),
-    program: values.program === undefined ? undefined : [values.program],
-    onProgress: (line) => console.log(line),
-  });
-  console.log(
-    `${count} stops, ${answered} requests answered, ${rejected} rejected, ${lost.length} lost`,
-  );
-  for (const line of [...lost, ...failed]) console.log(line);
-  return lost.length + failed.length === 0;
-});
+await runMain(
+  usage,
+  {
+    stops: { type: "string", default: "200" },
+    parallel: { type: "string", default: "4" },
+    program: { type: "string" },
+  },
+  async (values) => {
+    const count = numberOption("--stops", values.stops);
+    const { answered, rejected, lost, failed } = await stops({
+      stops: count,
+      parallel: numberOption("--parallel", values.parallel),
+      program: values.program === undefined ? undefined : [values.program],
+      onProgress: (line) => console.log(line),
+    });
+    console.log(
+      `${count} stops, ${answered} requests answered, ${rejected} rejected, ${lost.length} lost`,
+    );
+    for (const line of [...lost, ...failed]) console.log(line);
+    return lost.length + failed.length === 0;
+  },
+);
