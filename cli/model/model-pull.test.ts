@@ -14,27 +14,17 @@ import {
   startFileServer,
   type TestServer,
 } from "../../model-tools/fetch/test-file-server.ts";
-import { safetensorsFile, smallOpenClip } from "../../model-tools/fetch/test-safetensors.ts";
+import {
+  fewWords,
+  safetensorsFile,
+  smallOpenClip,
+} from "../../model-tools/fetch/test-safetensors.ts";
 import { generateModel } from "../../model-tools/generate/generate.ts";
 import { structureOf } from "../../model-tools/graph/model-structure.ts";
 import { readOnnx } from "../../model-tools/onnx/reader.ts";
 import { progressLine, registerModelPull } from "./model-pull.ts";
 
-const textInput = {
-  ...openclipVitB32.towers.text!.input,
-  vocabularySize: 100,
-  beginId: 98,
-  endId: 99,
-};
-/** OpenCLIP's model with few words. */
-const small: ModelSpec = {
-  ...openclipVitB32,
-  name: "small-clip",
-  towers: {
-    image: openclipVitB32.towers.image!,
-    text: { ...openclipVitB32.towers.text!, input: textInput },
-  },
-};
+const small: ModelSpec = { ...fewWords, name: "small-clip" };
 const published = safetensorsFile(smallOpenClip(small).tensors);
 const sha256 = createHash("sha256").update(published).digest("hex");
 const revision = "a".repeat(40);

@@ -3,26 +3,15 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { ModelSpec } from "../../contract/model-spec.ts";
-import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { siglip2Base224 } from "../../contract/models/siglip2-base-224.ts";
 import { servedSpecs, serverEnv } from "../../contract/server/server-env.ts";
 import { testModel, testSentencePiece } from "../../inference/text/test-sentencepiece.ts";
+import { fewWords } from "../../model-tools/fetch/test-safetensors.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
 import { embedSettings, gatewaySettings } from "./served-models.ts";
 
 /** Small models, so that their stand-ins in the checkout's model repository are written quickly. */
-const image = openclipVitB32.towers.image!;
-const clipText = {
-  ...openclipVitB32.towers.text!.input,
-  vocabularySize: 100,
-  beginId: 98,
-  endId: 99,
-};
-const clip: ModelSpec = {
-  ...openclipVitB32,
-  name: "test-serve-clip",
-  towers: { image, text: { ...openclipVitB32.towers.text!, input: clipText } },
-};
+const clip: ModelSpec = { ...fewWords, name: "test-serve-clip" };
 const siglip: ModelSpec = {
   ...siglip2Base224,
   name: "test-serve-siglip",

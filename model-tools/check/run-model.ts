@@ -36,7 +36,8 @@ interface InputFormat<Input> extends Pick<TensorSpec, "dataType" | "dims"> {
   readonly tensorOf: (batch: readonly Input[]) => Tensor;
 }
 
-const formatsOf: {
+/** Accepted inputs of a tower; of images, normalised values and then pixels. */
+export const formatsOf: {
   readonly [M in Modality]: (spec: ModelSpec) => readonly InputFormat<TowerInputs[M]>[];
 } = {
   image(spec) {
@@ -104,32 +105,45 @@ export function runnable<M extends Modality>(
     );
   }
   return {
-    async embed(inputs, batchSize) {
-      const vectors: Float32Array[] = [];
-      for (let first = 0; first < inputs.length; first += batchSize) {
-        const batch = inputs.slice(first, first + batchSize);
-        const tensor = { ...format.tensorOf(batch), name: input.name };
-        const { outputs } = await session.run([tensor]);
-        const found = outputs.find(({ name }) => name === output?.name);
-        if (found?.dataType !== "FP32" || found.shape[0] !== batch.length) {
-          const actual = found === undefined ? "none" : `${found.dataType} [${found.shape}]`;
-          throw new InferenceError(
-            "model",
-            `${path}: must return FP32 values for each of ${batch.length} ${modality}s, got ${actual}`,
-          );
-        }
-        vectors.push(...rowsOf(found.data, batch.length));
-      }
-      return vectors;
-    },
+    embed: inBatches(path, modality, async (batch) => {
+      const tensor = { ...format.tensorOf(batch), name: input.name };
+      const { outputs } = await session.run([tensor]);
+      return outputs.find(({ name }) => name === output?.name);
+    }),
     close: () => session.close(),
   };
 }
 
-/** Splits the values of a batch into one array per row. */
-export function rowsOf(values: Float32Array, count: number): readonly Float32Array[] {
-  const width = values.length / count;
-  return Array.from({ length: count }, (_, row) => values.slice(row * width, (row + 1) * width));
+/**
+ * Embeds inputs a batch at a time.
+ *
+ * @param subject - File or server, for messages.
+ * @param run - Returns the embeddings of a batch.
+ */
+export function inBatches<M extends Modality>(
+  subject: string,
+  modality: M,
+  run: (batch: readonly TowerInputs[M][]) => Promise<Tensor | undefined>,
+): RunnableModel<M>["embed"] {
+  return async (inputs, batchSize) => {
+    const vectors: Float32Array[] = [];
+    for (let first = 0; first < inputs.length; first += batchSize) {
+      const batch = inputs.slice(first, first + batchSize);
+      const found = await run(batch);
+      if (found?.dataType !== "FP32" || found.shape[0] !== batch.length) {
+        const actual = found === undefined ? "none" : `${found.dataType} [${found.shape}]`;
+        throw new InferenceError(
+          "model",
+          `${subject}: must return FP32 values for each of ${batch.length} ${modality}s, got ${actual}`,
+        );
+      }
+      const width = found.data.length / batch.length;
+      for (let row = 0; row < batch.length; row++) {
+        vectors.push(found.data.slice(row * width, (row + 1) * width));
+      }
+    }
+    return vectors;
+  };
 }
 
 /** Small, to limit memory. */

@@ -4,7 +4,6 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promis
 import { hostname, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { ModelSpec } from "../../contract/model-spec.ts";
 import { mobileclip2S0 } from "../../contract/models/mobileclip2-s0.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import type { HubWeights } from "../../contract/models/trained-weights.ts";
@@ -16,26 +15,12 @@ import { readOnnx } from "../onnx/reader.ts";
 import { openProxyDispatcher } from "./proxy-dispatcher.ts";
 import { isPulled, type PullOptions, pullModel, pullPartPath } from "./pull.ts";
 import { type Answer, file, startFileServer, status, type TestServer } from "./test-file-server.ts";
-import { safetensorsFile, smallOpenClip } from "./test-safetensors.ts";
+import { fewWords, safetensorsFile, smallOpenClip } from "./test-safetensors.ts";
 
 const sha256 = (bytes: Buffer) => createHash("sha256").update(bytes).digest("hex");
 const dispatcher = openProxyDispatcher({});
 
-const textInput = {
-  ...openclipVitB32.towers.text!.input,
-  vocabularySize: 100,
-  endId: 99,
-  beginId: 98,
-};
-/** OpenCLIP's model with few words. */
-const spec: ModelSpec = {
-  ...openclipVitB32,
-  towers: {
-    image: openclipVitB32.towers.image!,
-    text: { ...openclipVitB32.towers.text!, input: textInput },
-  },
-};
-const published = safetensorsFile(smallOpenClip(spec).tensors);
+const published = safetensorsFile(smallOpenClip(fewWords).tensors);
 
 const wanted: HubWeights = {
   name: "laion2b_s34b_b79k",
@@ -69,7 +54,7 @@ async function serve(...answers: readonly Answer[]): Promise<TestServer> {
 
 function pull(server: TestServer, options: Partial<PullOptions> = {}) {
   return pullModel({
-    spec,
+    spec: fewWords,
     weights: wanted,
     url: new URL("model.safetensors?signature=secret", server.url),
     towers: [{ modality: "image", file: model }],
@@ -105,7 +90,7 @@ test("writes both towers of the download with their manifests", async () => {
     });
     expect(await modelInfo(path)).toEqual(info);
     expect(await sha256Of(path)).toBe(info.sha256);
-    expect(structureOf(spec, modality, readOnnx(path)).misfits).toEqual([]);
+    expect(structureOf(fewWords, modality, readOnnx(path)).misfits).toEqual([]);
     expect(await isPulled(path, wanted)).toBe(true);
     expect(await isPulled(path, { ...wanted, sha256: "0".repeat(64) })).toBe(false);
     // no files of the pull remain
@@ -114,7 +99,7 @@ test("writes both towers of the download with their manifests", async () => {
 });
 
 test("writes no tower if one cannot be converted", async () => {
-  const tensors = smallOpenClip(spec).tensors;
+  const tensors = smallOpenClip(fewWords).tensors;
   tensors.delete("text_projection");
   const body = safetensorsFile(tensors);
   const weights = { ...wanted, bytes: body.length, sha256: sha256(body) };

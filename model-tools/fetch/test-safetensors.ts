@@ -1,4 +1,5 @@
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
+import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { textTower } from "../generate/text-transformer.ts";
 import { randomWeights } from "../generate/transformer-blocks.ts";
 import { imageTower } from "../generate/vision-transformer.ts";
@@ -25,6 +26,16 @@ export function safetensorsFile(tensors: ReadonlyMap<string, TestTensor>): Buffe
   const values = [...tensors.values()].map((tensor) => Buffer.from(tensor.values.buffer));
   return Buffer.concat([length, text, ...values]);
 }
+
+const { image, text } = openclipVitB32.towers;
+/** OpenCLIP's model with few words, for small files. */
+export const fewWords: ModelSpec = {
+  ...openclipVitB32,
+  towers: {
+    image: image!,
+    text: { ...text!, input: { ...text!.input, vocabularySize: 100, beginId: 98, endId: 99 } },
+  },
+};
 
 /** One block per tower, with heads of 64 values as in OpenCLIP. */
 const block = { width: 64, layers: 1, heads: 1, mlpWidth: 128 } as const;
