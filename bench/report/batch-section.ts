@@ -1,5 +1,6 @@
 import {
   type DataTable,
+  newSection,
   numberField,
   type Section,
   tableOf,
@@ -33,14 +34,12 @@ export function batchSection(record: BenchRecord): Section | undefined {
   });
   if (series.length === 0) return undefined;
   const clients = counted(clientsOf(series[0]!.loadPoints[0]!) ?? 1, "client");
-  return {
-    id: "batch",
-    title: "Batch size",
+  return newSection("batch", "Batch size", {
     answer: largestGainSentence(series),
     figures: batchFigures(series),
     tables: [batchTable(`Latency and throughput by batch size, ${clients}`, series)],
-    notes: [...studyNotes(record, "batch")],
-  };
+    notes: studyNotes(record, "batch"),
+  });
 }
 
 /**
@@ -70,24 +69,22 @@ function batchTable(caption: string, series: readonly Series[]): DataTable {
     const smallest = loadPoints[0]?.imagesPerSecond ?? 1;
     return loadPoints.map((point) => ({ name, point, smallest }));
   });
-  return {
-    ...tableOf(caption, rows, [
-      nameField,
-      numberField("batch", ({ point }) => point.imagesPerRequest, formatCount),
-      ...latencyFields,
-      metricField("throughput"),
-      numberField(
-        "ms per image",
-        ({ point }) => (point.latencyMs?.p50 ?? 0) / point.imagesPerRequest,
-        formatMs,
-      ),
-      numberField(
-        "ratio to smallest",
-        ({ point, smallest }) => point.imagesPerSecond / smallest,
-        formatRatio,
-        "Throughput divided by that of the smallest batch",
-      ),
-      trustField,
-    ]),
-  };
+  return tableOf(caption, rows, [
+    nameField,
+    numberField("batch", ({ point }) => point.imagesPerRequest, formatCount),
+    ...latencyFields,
+    metricField("throughput"),
+    numberField(
+      "ms per image",
+      ({ point }) => (point.latencyMs?.p50 ?? 0) / point.imagesPerRequest,
+      formatMs,
+    ),
+    numberField(
+      "ratio to smallest",
+      ({ point, smallest }) => point.imagesPerSecond / smallest,
+      formatRatio,
+      "Throughput divided by that of the smallest batch",
+    ),
+    trustField,
+  ]);
 }

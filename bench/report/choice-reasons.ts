@@ -10,7 +10,7 @@ import type { LoadPoint } from "../record/bench-record.ts";
 import { timePartNames, timeParts } from "../record/time-parts.ts";
 import type { Contender } from "./contenders.ts";
 import { failedShare, isFailing, isOffered } from "./load-points.ts";
-import { advantage, type JudgedMetric } from "./ties.ts";
+import { advantage, comparisonLevel, type JudgedMetric } from "./ties.ts";
 
 /** Sentence on whether an open loop achieved the offered rate; empty for a closed loop. */
 export function offeredRateReasons(point: LoadPoint): readonly string[] {
@@ -24,12 +24,18 @@ export function offeredRateReasons(point: LoadPoint): readonly string[] {
   ];
 }
 
-/**
- * Difference between the winner and the runner-up, as a sentence.
- *
- * @param level - Confidence level of the comparison.
- */
-export function runnerUpReason(
+/** Difference between the winner and the runner-up, if any, as a sentence. */
+export function runnerUpReasons(
+  ranked: readonly Contender[],
+  metric: JudgedMetric,
+): readonly string[] {
+  const [first, second] = ranked;
+  return first === undefined || second === undefined
+    ? []
+    : [runnerUpReason(first, second, metric, comparisonLevel(ranked.length))];
+}
+
+function runnerUpReason(
   first: Contender,
   second: Contender,
   metric: JudgedMetric,

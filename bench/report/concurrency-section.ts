@@ -1,8 +1,11 @@
 import {
   type DataTable,
   type Field,
+  type Figure,
+  newSection,
   numberField,
   type Section,
+  type Swatch,
   tableOf,
 } from "../../report/document/document.ts";
 import {
@@ -11,6 +14,7 @@ import {
   formatPercent,
   formatRate,
 } from "../../report/document/number-format.ts";
+import { endpointStyle, type PlotLine, ringSwatch } from "../../report/plots/plot-styles.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import type { Interval } from "../stats/intervals.ts";
 import {
@@ -21,8 +25,17 @@ import {
   type UslPeak,
   uslMinimumPoints,
   uslPeak,
+  uslThroughput,
 } from "../stats/usl.ts";
-import { concurrencyFigures } from "./figures.ts";
+import {
+  byEnvironment,
+  doubtMarks,
+  doubtOf,
+  lineFigure,
+  milliseconds,
+  titleOf,
+} from "./figure-parts.ts";
+import { latencyLine } from "./figures.ts";
 import { concurrencyPoints } from "./load-point-grid.ts";
 import {
   latencyFields,
@@ -39,14 +52,8 @@ interface ConcurrencyLine extends Series {
   /** Intervals of the fitted peak over the rounds. */
   readonly peak?: UslPeak;
   readonly points: readonly Point[];
-  /** Whether enough numbers of clients were measured, all of them validly, to judge saturation. */
-  readonly isComplete: boolean;
-}
-
-interface SaturatedLine {
-  readonly line: ConcurrencyLine;
-  /** Absent unless the line is complete. */
-  readonly saturation: ReturnType<typeof saturationOf>;
+  /** Absent unless enough numbers of clients were measured, all of them validly. */
+  readonly saturation?: ReturnType<typeof saturationOf>;
 }
 
 function concurrencyLines(loadPoints: readonly LoadPoint[]): readonly ConcurrencyLine[] {
@@ -59,10 +66,12 @@ function concurrencyLines(loadPoints: readonly LoadPoint[]): readonly Concurrenc
       .filter((point) => trustOf(point) !== "invalid")
       .map((point) => ({ clients: clientsOf(point) ?? 1, throughput: point.imagesPerSecond }));
     const isComplete = points.length === measured.length && points.length >= uslMinimumPoints;
-    const fitted = isComplete
-      ? { fit: fitUsl(points), peak: uslPeak(pointsByRound(measured)) }
-      : undefined;
-    return [{ ...series, loadPoints: measured, points, isComplete, ...fitted }];
+    const fitted = isComplete && {
+      fit: fitUsl(points),
+      peak: uslPeak(pointsByRound(measured)),
+      saturation: saturationOf(points),
+    };
+    return [{ ...series, loadPoints: measured, points, ...fitted }];
   });
 }
 
@@ -82,22 +91,16 @@ export function concurrencySection(record: BenchRecord): Section | undefined {
   const lines = concurrencyLines(record.loadPoints);
   if (lines.length === 0) return undefined;
   const batch = lines[0]?.loadPoints[0]?.imagesPerRequest ?? 1;
-  const saturated = lines.map((line) => ({
-    line,
-    saturation: line.isComplete ? saturationOf(line.points) : undefined,
-  }));
-  const answer = saturated.every(({ saturation }) => saturation === undefined)
+  const answer = lines.every(({ saturation }) => saturation === undefined)
     ? [
         `Saturation is not judged: that requires at least ${uslMinimumPoints} numbers of clients, all of them valid.`,
       ]
-    : saturated.map(saturationText);
-  return {
-    id: "concurrency",
-    title: "Concurrency and saturation",
+    : lines.map(saturationText);
+  return newSection("concurrency", "Concurrency and saturation", {
     answer,
     figures: concurrencyFigures(lines),
     tables: [
-      saturationTable(saturated),
+      saturationTable(lines),
       {
         isReference: true,
         ...tableOf(
@@ -118,10 +121,10 @@ export function concurrencySection(record: BenchRecord): Section | undefined {
       ...(lines.some(({ fit }) => fit !== undefined) ? [fitNote] : []),
       ...studyNotes(record, "concurrency"),
     ],
-  };
+  });
 }
 
-function saturationText({ line: { name, loadPoints, points }, saturation }: SaturatedLine): string {
+function saturationText({ name, loadPoints, points, saturation }: ConcurrencyLine): string {
   if (saturation === undefined) {
     return `\`${name}\`: saturation is not judged; that requires at least ${uslMinimumPoints} numbers of clients, all of them valid, and ${points.length} of ${loadPoints.length} are.`;
   }
@@ -134,21 +137,13 @@ function saturationText({ line: { name, loadPoints, points }, saturation }: Satu
 const fitNote =
   "Fitted: the Universal Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)). λ is the rate of one client, σ the contention (serial fraction), κ the coherency cost between clients; the residual is the root mean square of the relative difference from the measured points. The intervals (95 %) come from one fit for each round; there is none if a round has no maximum. Beyond the measured numbers of clients, the fitted peak is an extrapolation.";
 
-interface SaturationRow {
-  readonly name: string;
-  readonly fit?: UslFit;
-  readonly peak?: UslPeak;
-  readonly saturation: ReturnType<typeof saturationOf>;
-  /** Whether the fitted peak is beyond the measured numbers of clients. */
-  readonly isExtrapolated: boolean;
+/** Whether the fitted peak is beyond the measured numbers of clients. */
+function isExtrapolated({ fit, points }: ConcurrencyLine): boolean {
+  const largest = Math.max(...points.map(({ clients }) => clients));
+  return (fit?.peak?.clients ?? largest + 1) > largest;
 }
 
-function saturationTable(lines: readonly SaturatedLine[]): DataTable {
-  const rows = lines.map(({ line: { name, fit, peak, points }, saturation }): SaturationRow => {
-    const largest = Math.max(...points.map(({ clients }) => clients));
-    const isExtrapolated = (fit?.peak?.clients ?? largest + 1) > largest;
-    return { name, fit, peak, saturation, isExtrapolated };
-  });
+function saturationTable(rows: readonly ConcurrencyLine[]): DataTable {
   const hasFit = rows.some(({ fit }) => fit !== undefined);
   return tableOf(hasFit ? "Saturation, measured and fitted" : "Saturation", rows, [
     nameField,
@@ -167,9 +162,9 @@ function saturationTable(lines: readonly SaturatedLine[]): DataTable {
 
 function intervalField(
   label: string,
-  read: (row: SaturationRow) => Interval | undefined,
+  read: (row: ConcurrencyLine) => Interval | undefined,
   format: (value: number) => string,
-): Field<SaturationRow> {
+): Field<ConcurrencyLine> {
   return {
     label,
     kind: "number",
@@ -182,20 +177,19 @@ function intervalField(
   };
 }
 
-function withoutInterval({ peak }: SaturationRow): string {
+function withoutInterval({ peak }: ConcurrencyLine): string {
   return peak === undefined
     ? "fewer than two rounds"
     : `${peak.bounded} of ${counted(peak.rounds, "round")} have a maximum or an asymptote`;
 }
 
-const fitFields: readonly Field<SaturationRow>[] = [
+const fitFields: readonly Field<ConcurrencyLine>[] = [
   numberField(
     "fitted peak images/s",
     ({ fit }) => fit?.peak?.throughput ?? fit?.ceiling,
     formatRate,
     undefined,
-    ({ isExtrapolated }) =>
-      isExtrapolated ? { tone: "quiet", title: "beyond the measured range" } : {},
+    (line) => (isExtrapolated(line) ? { tone: "quiet", title: "beyond the measured range" } : {}),
   ),
   intervalField("95 %", ({ peak }) => peak?.throughput, formatRate),
   numberField(
@@ -203,7 +197,7 @@ const fitFields: readonly Field<SaturationRow>[] = [
     ({ fit }) => fit?.peak?.clients,
     formatCount,
     undefined,
-    ({ isExtrapolated }) => (isExtrapolated ? { tone: "quiet" } : {}),
+    (line) => (isExtrapolated(line) ? { tone: "quiet" } : {}),
   ),
   intervalField("clients, 95 %", ({ peak }) => peak?.clients, formatRate),
   numberField("λ", ({ fit }) => fit?.lambda, formatRate, "Images per second of one client"),
@@ -227,3 +221,72 @@ const fitFields: readonly Field<SaturationRow>[] = [
     ({ fit }) => ((fit?.residual ?? 0) > 0.15 ? { tone: "care" } : {}),
   ),
 ];
+
+/** Throughput by clients with the fitted law, and latency by throughput. */
+function concurrencyFigures(lines: readonly ConcurrencyLine[]): readonly Figure[] {
+  return byEnvironment(lines).flatMap(({ suffix, own }) => {
+    const marks = doubtMarks(own.flatMap(({ loadPoints }) => loadPoints));
+    return [
+      ...saturationFigure(own, suffix, marks),
+      ...lineFigure(
+        `Latency by throughput${suffix}`,
+        "Each line runs from few to many clients. Where it turns upwards, more clients only add latency. Down and to the right is better.",
+        {
+          description:
+            "Latency (p95) by images per second, one line for each endpoint, from few to many clients",
+          x: { label: "images/s", kind: "linear", format: formatCount },
+          y: { ...milliseconds, label: "p95, ms" },
+          lines: own.map((line) => latencyLine(line, ({ imagesPerSecond }) => imagesPerSecond)),
+        },
+        marks,
+      ),
+    ];
+  });
+}
+
+function saturationFigure(
+  lines: readonly ConcurrencyLine[],
+  suffix: string,
+  marks: readonly Swatch[],
+): readonly Figure[] {
+  const growth = lines.map((line): PlotLine => {
+    const { saturation } = line;
+    return {
+      name: line.endpoint,
+      style: endpointStyle(line.endpoint),
+      points: line.loadPoints.map((point) => ({
+        x: clientsOf(point) ?? 1,
+        y: point.imagesPerSecond,
+        title: titleOf(line.endpoint, point),
+        ...doubtOf(point),
+        ring: saturation?.reached === true && saturation.sufficient.clients === clientsOf(point),
+      })),
+      ...(line.fit === undefined ? {} : { curve: curveOf(line.fit, line.points) }),
+    };
+  });
+  const hasRing = growth.some(({ points }) => points.some(({ ring }) => ring));
+  return lineFigure(
+    `Throughput by concurrency${suffix}`,
+    lines.some(({ fit }) => fit !== undefined)
+      ? "Marks are measured; lines are the fitted Universal Scalability Law."
+      : "A fit requires valid load points with at least five numbers of clients.",
+    {
+      description: "Images per second by number of clients, with the fitted scalability law",
+      x: { label: "clients", kind: "log", format: formatCount },
+      y: { label: "images/s", kind: "linear", format: formatCount },
+      lines: growth,
+    },
+    [...(hasRing ? [ringSwatch] : []), ...marks],
+  );
+}
+
+const curveSteps = 60;
+
+function curveOf(fit: UslFit, points: readonly Point[]): readonly (readonly [number, number])[] {
+  const clients = points.map((point) => point.clients);
+  const [from, to] = [Math.min(...clients), Math.max(...clients)];
+  return Array.from({ length: curveSteps + 1 }, (_, i) => {
+    const n = from * (to / from) ** (i / curveSteps);
+    return [n, uslThroughput(fit, n)] as const;
+  });
+}

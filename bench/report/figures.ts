@@ -1,4 +1,4 @@
-import type { Figure, Swatch } from "../../report/document/document.ts";
+import type { Figure } from "../../report/document/document.ts";
 import { formatCount, formatPercent } from "../../report/document/number-format.ts";
 import type { Axis } from "../../report/plots/line-plot.ts";
 import {
@@ -7,10 +7,8 @@ import {
   openSwatch,
   type PlotLine,
   type PlotPoint,
-  ringSwatch,
 } from "../../report/plots/plot-styles.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
-import { saturationOf, type UslFit, uslThroughput } from "../stats/usl.ts";
 import {
   byEnvironment,
   doubtMarks,
@@ -19,7 +17,7 @@ import {
   milliseconds,
   titleOf,
 } from "./figure-parts.ts";
-import { clientsOf, type Series, trustOf } from "./load-points.ts";
+import { type Series, trustOf } from "./load-points.ts";
 
 /** Leaves out JSON tensors, which are ten times slower and would make the others indistinguishable. */
 function withoutJson<T extends { readonly endpoint: string }>(lines: readonly T[]): readonly T[] {
@@ -72,72 +70,8 @@ export function batchFigures(lines: readonly Series[]): readonly Figure[] {
   });
 }
 
-interface Fitted extends Series {
-  readonly fit?: UslFit;
-  readonly isComplete: boolean;
-  readonly points: readonly { readonly clients: number; readonly throughput: number }[];
-}
-
-/** Throughput by clients with the fitted law, and latency by throughput. */
-export function concurrencyFigures(lines: readonly Fitted[]): readonly Figure[] {
-  return byEnvironment(lines).flatMap(({ suffix, own }) => {
-    const marks = doubtMarks(own.flatMap(({ loadPoints }) => loadPoints));
-    return [
-      ...saturationFigure(own, suffix, marks),
-      ...lineFigure(
-        `Latency by throughput${suffix}`,
-        "Each line runs from few to many clients. Where it turns upwards, more clients only add latency. Down and to the right is better.",
-        {
-          description:
-            "Latency (p95) by images per second, one line for each endpoint, from few to many clients",
-          x: { label: "images/s", kind: "linear", format: formatCount },
-          y: { ...milliseconds, label: "p95, ms" },
-          lines: own.map((line) => latencyLine(line, ({ imagesPerSecond }) => imagesPerSecond)),
-        },
-        marks,
-      ),
-    ];
-  });
-}
-
-function saturationFigure(
-  lines: readonly Fitted[],
-  suffix: string,
-  marks: readonly Swatch[],
-): readonly Figure[] {
-  const growth = lines.map((line): PlotLine => {
-    const saturation = line.isComplete ? saturationOf(line.points) : undefined;
-    return {
-      name: line.endpoint,
-      style: endpointStyle(line.endpoint),
-      points: line.loadPoints.map((point) => ({
-        x: clientsOf(point) ?? 1,
-        y: point.imagesPerSecond,
-        title: titleOf(line.endpoint, point),
-        ...doubtOf(point),
-        ring: saturation?.reached === true && saturation.sufficient.clients === clientsOf(point),
-      })),
-      ...(line.fit === undefined ? {} : { curve: curveOf(line.fit, line.points) }),
-    };
-  });
-  const hasRing = growth.some(({ points }) => points.some(({ ring }) => ring));
-  return lineFigure(
-    `Throughput by concurrency${suffix}`,
-    lines.some(({ fit }) => fit !== undefined)
-      ? "Marks are measured; lines are the fitted Universal Scalability Law."
-      : "A fit requires valid load points with at least five numbers of clients.",
-    {
-      description: "Images per second by number of clients, with the fitted scalability law",
-      x: { label: "clients", kind: "log", format: formatCount },
-      y: { label: "images/s", kind: "linear", format: formatCount },
-      lines: growth,
-    },
-    [...(hasRing ? [ringSwatch] : []), ...marks],
-  );
-}
-
 /** p95 of a series by `x`. */
-function latencyLine(
+export function latencyLine(
   { endpoint, loadPoints }: Series,
   x: (point: LoadPoint) => number,
   more: (point: LoadPoint) => Partial<PlotPoint> = doubtOf,
@@ -158,17 +92,6 @@ function latencyLine(
           ],
     ),
   };
-}
-
-const curveSteps = 60;
-
-function curveOf(fit: UslFit, points: Fitted["points"]): readonly (readonly [number, number])[] {
-  const clients = points.map((point) => point.clients);
-  const [from, to] = [Math.min(...clients), Math.max(...clients)];
-  return Array.from({ length: curveSteps + 1 }, (_, i) => {
-    const n = from * (to / from) ** (i / curveSteps);
-    return [n, uslThroughput(fit, n)] as const;
-  });
 }
 
 /** Latency by offered rate. */

@@ -1,11 +1,33 @@
-import { type Section, tableOf, textField } from "../../report/document/document.ts";
-import { formatPercent, listed } from "../../report/document/number-format.ts";
+import {
+  type Figure,
+  newSection,
+  type Section,
+  tableOf,
+  textField,
+} from "../../report/document/document.ts";
+import { formatMs, formatPercent, listed } from "../../report/document/number-format.ts";
+import { type BarRow, barPlot } from "../../report/plots/bar-plot.ts";
+import { boxSwatch } from "../../report/plots/plot-styles.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import { timePartNames, timeParts } from "../record/time-parts.ts";
+import { type TimePartId, timePartNames, timeParts } from "../record/time-parts.ts";
 import { smallestLoad } from "./contenders.ts";
+import { formatTick } from "./figure-parts.ts";
 import { measuredMetricFields, nameField } from "./load-point-table.ts";
-import { closedLoop, fastest, isUnmodified, seriesOf, settingText } from "./load-points.ts";
-import { type TimeRow, timeFigures } from "./time-figures.ts";
+import {
+  clientsOf,
+  closedLoop,
+  fastest,
+  isUnmodified,
+  seriesOf,
+  settingText,
+} from "./load-points.ts";
+
+/** Load point of an endpoint whose latency is divided into parts. */
+interface TimeRow {
+  readonly name: string;
+  readonly load: "lowest load" | "highest throughput";
+  readonly point: LoadPoint;
+}
 
 /**
  * Returns up to two rows per endpoint: its load point at the smallest load that most endpoints share,
@@ -29,9 +51,7 @@ function latencyPartRows(loadPoints: readonly LoadPoint[]): readonly TimeRow[] {
 export function timeSection(record: BenchRecord): Section | undefined {
   const rows = latencyPartRows(record.loadPoints).filter(({ point }) => point.server !== undefined);
   if (rows.length === 0) return undefined;
-  return {
-    id: "time",
-    title: "Latency by part",
+  return newSection("time", "Latency by part", {
     answer: bottleneckSentences(rows.filter(({ load }) => load === "lowest load")),
     figures: timeFigures(rows),
     tables: [
@@ -47,7 +67,7 @@ export function timeSection(record: BenchRecord): Section | undefined {
     notes: [
       "Server times are means over the measured windows from the server's counters: `nv_inference_*` of Triton, the histograms of the embed server. Network is the latency at the client minus the time in the server.",
     ],
-  };
+  });
 }
 
 /** Endpoints that spend more than half of their latency on the network or on decoding. */
@@ -70,4 +90,52 @@ function bottleneckSentences(rows: readonly TimeRow[]): readonly string[] {
     : [
         "At low load, no endpoint spends more than half of its latency on the network or on decoding.",
       ];
+}
+
+const partIds = Object.keys(timePartNames) as TimePartId[];
+
+const titles = {
+  "lowest load": "Mean latency by part, at the lowest load",
+  "highest throughput": "Mean latency by part, at each endpoint's highest throughput",
+} as const;
+
+/** Bar plots of the parts of the mean latency. */
+function timeFigures(rows: readonly TimeRow[]): readonly Figure[] {
+  return (["lowest load", "highest throughput"] as const).flatMap((load) => {
+    const drawn = rows.filter((row) => row.load === load && row.point.serialization !== "json");
+    if (drawn.length === 0) return [];
+    const used = new Set(drawn.flatMap(({ point }) => timeParts(point).map(({ id }) => id)));
+    const bars = drawn.map(timeBar);
+    return [
+      {
+        title: titles[load],
+        caption: "Milliseconds.",
+        legend: partIds
+          .filter((id) => used.has(id))
+          .map((id) => boxSwatch(timePartNames[id].label, id)),
+        draw: (width) =>
+          barPlot({ description: titles[load], rows: bars, format: formatTick, axis: "ms" }, width),
+      },
+    ];
+  });
+}
+
+function timeBar({ name, load, point }: TimeRow): BarRow {
+  const parts = timeParts(point);
+  const times = parts.map(({ id, ms }) => `${timePartNames[id].label} ${formatMs(ms)} ms`);
+  return {
+    label: load === "lowest load" ? name : `${name}, ${loadShort(point)}`,
+    value: `${formatMs(point.latencyMs?.mean ?? 0)} ms`,
+    title: `${name}, ${settingText(point)}: ${times.join(", ")}`,
+    segments: parts.map(({ id, ms }) => ({
+      colour: id,
+      value: ms,
+      // too light a colour for text
+      ...(id === "server" ? {} : { text: formatMs(ms) }),
+    })),
+  };
+}
+
+function loadShort(point: LoadPoint): string {
+  return `b${point.imagesPerRequest} c${clientsOf(point) ?? "–"}`;
 }

@@ -16,7 +16,7 @@ import {
   gpuReasons,
   largestPartReasons,
   offeredRateReasons,
-  runnerUpReason,
+  runnerUpReasons,
   slowestPartReasons,
 } from "./choice-reasons.ts";
 import { type Contender, smallestLoad } from "./contenders.ts";
@@ -36,7 +36,7 @@ import {
   usdPerThousand,
 } from "./load-points.ts";
 import { simulationHeadline } from "./simulation-headline.ts";
-import { comparisonLevel, tiesOf } from "./ties.ts";
+import { type JudgedMetric, tiesOf } from "./ties.ts";
 
 /** Recommended endpoint and load for one goal. */
 export interface Choice extends Card {
@@ -81,53 +81,43 @@ function latencyChoice(series: readonly Series[]): Choice {
   const [winner, second] = ranked;
   if (winner?.point.latencyMs === undefined) return nothing(base);
   const { p95, p99, p99Reliable } = winner.point.latencyMs;
-  const ties = tiesOf(ranked, "p50");
   const tail = p99Reliable ? `, p99 ${formatMs(p99)} ms` : "";
   return {
     ...base,
-    winner,
-    choice: winner.name,
-    ties,
+    ...winnerOf(ranked, winner, "p50"),
     value: formatMs(winner.point.latencyMs.p50),
     setting: `${settingText(winner.point)}; p95 ${formatMs(p95)} ms${tail}`,
     why: [
+      ...runnerUpReasons(ranked, "p50"),
       ...(second === undefined
-        ? []
-        : [runnerUpReason(winner, second, "p50", comparisonLevel(ranked.length))]),
-      ...(second === undefined || ties.includes(second.name)
-        ? []
-        : slowestPartReasons(winner.point, second)),
-      ...(second === undefined ? largestPartReasons(winner.point) : []),
+        ? largestPartReasons(winner.point)
+        : tiesOf(ranked, "p50").includes(second.name)
+          ? []
+          : slowestPartReasons(winner.point, second)),
       ...clientWorkReasons(ranked),
     ],
-    doubts: reliabilityIssues(winner.point),
   };
 }
 
 function throughputChoice(series: readonly Series[]): Choice {
   const base = { goal: "throughput", title: "Highest throughput", unit: "images/s" } as const;
   const ranked = rankedByRate(series);
-  const [winner, second] = ranked;
+  const [winner] = ranked;
   if (winner === undefined) return nothing(base);
   const { point } = winner;
   return {
     ...base,
     ...(isOffered(point) ? { title: "Highest rate sustained" } : {}),
-    winner,
-    choice: winner.name,
-    ties: tiesOf(ranked, "throughput"),
+    ...winnerOf(ranked, winner, "throughput"),
     value: formatRate(point.imagesPerSecond),
     setting: `${settingText(point)}; p50 ${formatMs(point.latencyMs?.p50 ?? 0)} ms, p95 ${formatMs(point.latencyMs?.p95 ?? 0)} ms`,
     why: [
       ...offeredRateReasons(point),
-      ...(second === undefined
-        ? []
-        : [runnerUpReason(winner, second, "throughput", comparisonLevel(ranked.length))]),
+      ...runnerUpReasons(ranked, "throughput"),
       ...largestPartReasons(point),
       ...gpuReasons(point, metrics.gpuUtilization.read(point)),
       ...clientWorkReasons(ranked),
     ],
-    doubts: reliabilityIssues(point),
   };
 }
 
@@ -142,9 +132,7 @@ function costChoice(record: BenchRecord, series: readonly Series[]): Choice {
   const worst = ranked.at(-1);
   return {
     ...base,
-    winner,
-    choice: winner.name,
-    ties: tiesOf(ranked, "throughput"),
+    ...winnerOf(ranked, winner, "throughput"),
     value: costOf(winner),
     setting: `${settingText(winner.point)}; ${formatRate(winner.point.imagesPerSecond)} images/s`,
     why: [
@@ -160,6 +148,15 @@ function costChoice(record: BenchRecord, series: readonly Series[]): Choice {
               : `The others cost from ${costOf(second)} (\`${second.name}\`) to ${costOf(worst)} (\`${worst.name}\`).`,
           ]),
     ],
+  };
+}
+
+/** Winner of a ranking, the contenders that tie with it, and its doubts. */
+function winnerOf(ranked: readonly Contender[], winner: Contender, metric: JudgedMetric) {
+  return {
+    winner,
+    choice: winner.name,
+    ties: tiesOf(ranked, metric),
     doubts: reliabilityIssues(winner.point),
   };
 }

@@ -69,6 +69,10 @@ function optionsOf(options: Partial<MeasureOptions> = {}): MeasureOptions {
   };
 }
 
+/** Measures a load of a server over HTTP. */
+const measure = (url: string, options: Partial<MeasureOptions> = {}) =>
+  measureLoad(requestsTo(url, "http"), optionsOf(options));
+
 test.each(["http", "grpc"] as const)(
   "a closed loop over %s counts every answer of its windows",
   async (transport) => {
@@ -91,10 +95,7 @@ test("the number of windows is fixed and all of them count, however much they di
   const onWindow = (_window: unknown, index: number) => {
     if (index === 0) server.pause(150);
   };
-  const measured = await measureLoad(
-    requestsTo(server.url, "http"),
-    optionsOf({ windows: 4, onWindow }),
-  );
+  const measured = await measure(server.url, { windows: 4, onWindow });
   expect(measured.windows).toHaveLength(4);
   const all = measured.windows.reduce((sum, { requests }) => sum + requests, 0);
   // two clients: requests outstanding at the start are excluded, those outstanding at the end included
@@ -104,46 +105,38 @@ test("the number of windows is fixed and all of them count, however much they di
 
 test("the warm-up has its length, whatever the server does", async () => {
   const server = await serverOf("http", { delayMs: 5 });
-  const measured = await measureLoad(
-    requestsTo(server.url, "http"),
-    optionsOf({ warmupSeconds: 0.6 }),
-  );
+  const measured = await measure(server.url, { warmupSeconds: 0.6 });
   expect(measured.warmup.seconds).toBeGreaterThanOrEqual(0.59);
   expect(measured.warmup.requests).toBeGreaterThan(10);
 });
 
 test("a duration limit too short for enough windows is reported", async () => {
   const server = await serverOf("http", { delayMs: 5 });
-  const measured = await measureLoad(
-    requestsTo(server.url, "http"),
-    optionsOf({ durationSeconds: 1, windowSeconds: 0.3, windows: 10 }),
-  );
+  const measured = await measure(server.url, {
+    durationSeconds: 1,
+    windowSeconds: 0.3,
+    windows: 10,
+  });
   expect(measured.outcome).toBe("short");
   expect(measured.samples).toBeGreaterThan(0);
 });
 
 test("a window is extended until it has the minimum number of responses", async () => {
   const server = await serverOf("http", { delayMs: 100 });
-  const measured = await measureLoad(
-    requestsTo(server.url, "http"),
-    optionsOf({ windowSeconds: 0.1 }),
-  );
+  const measured = await measure(server.url, { windowSeconds: 0.1 });
   for (const { requests } of measured.windows) expect(requests).toBeGreaterThanOrEqual(3);
 });
 
 test("an interrupted load returns the measurements so far", async () => {
   const server = await serverOf("http", { delayMs: 5 });
   const interrupt = new AbortController();
-  const measured = await measureLoad(
-    requestsTo(server.url, "http"),
-    optionsOf({
-      windows: 10,
-      signal: interrupt.signal,
-      onWindow: (_window, index) => {
-        if (index === 1) interrupt.abort();
-      },
-    }),
-  );
+  const measured = await measure(server.url, {
+    windows: 10,
+    signal: interrupt.signal,
+    onWindow: (_window, index) => {
+      if (index === 1) interrupt.abort();
+    },
+  });
   expect(measured.outcome).toBe("interrupted");
   expect(measured.windows).toHaveLength(2);
   expect(measured.samples).toBeGreaterThan(0);
@@ -152,10 +145,10 @@ test("an interrupted load returns the measurements so far", async () => {
 
 test("the counters are read at the boundaries of the measured windows", async () => {
   const server = await serverOf("http", { delayMs: 5 });
-  const measured = await measureLoad(
-    requestsTo(server.url, "http"),
-    optionsOf({ windows: 5, readCounters: async () => server.responses }),
-  );
+  const measured = await measure(server.url, {
+    windows: 5,
+    readCounters: async () => server.responses,
+  });
   const { before, after } = measured.counters ?? {};
   // two clients may each have one outstanding response
   expect(Math.abs(Number(after) - Number(before) - measured.samples)).toBeLessThanOrEqual(4);
@@ -163,10 +156,9 @@ test("the counters are read at the boundaries of the measured windows", async ()
 
 test("a server without counters is still measured", async () => {
   const server = await serverOf("http", { delayMs: 5 });
-  const measured = await measureLoad(
-    requestsTo(server.url, "http"),
-    optionsOf({ readCounters: () => Promise.reject(new Error("no")) }),
-  );
+  const measured = await measure(server.url, {
+    readCounters: () => Promise.reject(new Error("no")),
+  });
   expect(measured).not.toHaveProperty("counters");
   expect(measured.samples).toBeGreaterThan(0);
 });
@@ -175,16 +167,13 @@ test("Ctrl-C does not wait for missing counters", async () => {
   const server = await serverOf("http", { delayMs: 5 });
   const interrupt = new AbortController();
   const startedAt = performance.now();
-  const measured = await measureLoad(
-    requestsTo(server.url, "http"),
-    optionsOf({
-      signal: interrupt.signal,
-      readCounters: () => {
-        setTimeout(() => interrupt.abort(), 100);
-        return new Promise((resolve) => setTimeout(resolve, 20_000).unref());
-      },
-    }),
-  );
+  const measured = await measure(server.url, {
+    signal: interrupt.signal,
+    readCounters: () => {
+      setTimeout(() => interrupt.abort(), 100);
+      return new Promise((resolve) => setTimeout(resolve, 20_000).unref());
+    },
+  });
   expect(measured.outcome).toBe("interrupted");
   expect(performance.now() - startedAt).toBeLessThan(10_000);
 });
@@ -199,10 +188,7 @@ test("failed requests are counted per code and excluded from percentiles", async
       );
     });
   });
-  const measured = await measureLoad(
-    requestsTo(url, "http"),
-    optionsOf({ load: { kind: "closed loop", concurrency: 1 } }),
-  );
+  const measured = await measure(url, { load: { kind: "closed loop", concurrency: 1 } });
   expect(Object.keys(measured.errors)).toEqual(["503"]);
   const failed = measured.errors["503"] ?? 0;
   expect(failed / (failed + measured.samples)).toBeCloseTo(0.25, 1);
@@ -258,10 +244,7 @@ describe.concurrent("over seconds", () => {
         );
       });
     });
-    const measured = await measureLoad(
-      requestsTo(url, "http"),
-      optionsOf({ load: openLoop, windowSeconds: 0.5, durationSeconds: 4 }),
-    );
+    const measured = await measure(url, { load: openLoop, windowSeconds: 0.5, durationSeconds: 4 });
     expect(measured.requestsPerSecond).toBeLessThan(40);
     expect(measured.achievedShare).toBeLessThan(0.9);
   });
@@ -270,18 +253,15 @@ describe.concurrent("over seconds", () => {
     const stallMs = 1_000;
     const during = async (load: LoadShape) => {
       const server = await serverOf("http", { delayMs: 5 });
-      const measured = await measureLoad(
-        requestsTo(server.url, "http"),
-        optionsOf({
-          load,
-          windowSeconds: 1,
-          durationSeconds: 20,
-          windows: 5,
-          onWindow: (_window, index) => {
-            if (index === 1) server.pause(stallMs);
-          },
-        }),
-      );
+      const measured = await measure(server.url, {
+        load,
+        windowSeconds: 1,
+        durationSeconds: 20,
+        windows: 5,
+        onWindow: (_window, index) => {
+          if (index === 1) server.pause(stallMs);
+        },
+      });
       expect(measured.latencyMs?.max).toBeGreaterThan(0.9 * stallMs);
       return measured.latencyMs;
     };
@@ -317,22 +297,19 @@ describe.concurrent("over seconds", () => {
   async function silentInTheEnd(load: LoadShape, ms: number) {
     const server = await silenceable();
     const silentAt = { ms: Number.NaN };
-    const measured = await measureLoad(
-      requestsTo(server.url, "http"),
-      optionsOf({
-        load,
-        // on a slow machine the silence starts later in the window
-        windowSeconds: 1,
-        durationSeconds: 20,
-        onWindow: (_window, index) => {
-          if (index !== 1) return;
-          setTimeout(() => {
-            silentAt.ms = performance.now();
-            server.silence(ms);
-          }, 200);
-        },
-      }),
-    );
+    const measured = await measure(server.url, {
+      load,
+      // on a slow machine the silence starts later in the window
+      windowSeconds: 1,
+      durationSeconds: 20,
+      onWindow: (_window, index) => {
+        if (index !== 1) return;
+        setTimeout(() => {
+          silentAt.ms = performance.now();
+          server.silence(ms);
+        }, 200);
+      },
+    });
     expect(silentAt.ms).toBeGreaterThan(0);
     return measured;
   }
@@ -378,20 +355,17 @@ describe.concurrent("over seconds", () => {
     const server = await silenceable();
     const interrupt = new AbortController();
     let lastWindowAt = 0;
-    const measured = await measureLoad(
-      requestsTo(server.url, "http"),
-      optionsOf({
-        load: openLoop,
-        windowSeconds: 0.5,
-        signal: interrupt.signal,
-        onWindow: (_window, index) => {
-          if (index === 1) setTimeout(() => server.silence(Number.POSITIVE_INFINITY), 300);
-          if (index !== 2) return;
-          lastWindowAt = performance.now();
-          setTimeout(() => interrupt.abort(), 200);
-        },
-      }),
-    );
+    const measured = await measure(server.url, {
+      load: openLoop,
+      windowSeconds: 0.5,
+      signal: interrupt.signal,
+      onWindow: (_window, index) => {
+        if (index === 1) setTimeout(() => server.silence(Number.POSITIVE_INFINITY), 300);
+        if (index !== 2) return;
+        lastWindowAt = performance.now();
+        setTimeout(() => interrupt.abort(), 200);
+      },
+    });
     expect(measured.outcome).toBe("interrupted");
     expect(measured.errorsWithWarmup).toEqual({});
     expect(performance.now() - lastWindowAt).toBeLessThan(4_000);
