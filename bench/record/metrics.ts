@@ -36,31 +36,12 @@ export const metrics = {
     format: formatRate,
     compared: ({ imagesPerSecond }) => imagesPerSecond,
   },
-  p50: {
-    group: "result",
-    label: "p50 ms",
-    better: "lower",
-    read: ({ latencyMs }) => latencyMs?.p50,
-    format: formatMs,
-    compared: ({ latencyMs }) => latencyMs?.p50,
-  },
-  p95: {
-    group: "result",
-    label: "p95 ms",
-    better: "lower",
-    read: ({ latencyMs }) => latencyMs?.p95,
-    format: formatMs,
-    compared: ({ latencyMs }) => latencyMs?.p95,
-  },
+  p50: percentile("p50"),
+  p95: percentile("p95"),
   p99: {
-    group: "result",
-    label: "p99 ms",
-    better: "lower",
-    read: ({ latencyMs }) => latencyMs?.p99,
-    format: formatMs,
+    ...percentile("p99"),
     caution: ({ latencyMs }) =>
       latencyMs?.p99Reliable === false ? "from too few requests; close to the maximum" : undefined,
-    compared: ({ latencyMs }) => latencyMs?.p99,
   },
   max: {
     group: "result",
@@ -130,6 +111,18 @@ export const comparedMetrics = metricNames.filter(
 
 /** Metric by name, with its optional properties. */
 export const metricOf = (name: MetricName): Metric => metrics[name];
+
+/** Percentile of the latency, compared by its values in the rounds. */
+function percentile(name: "p50" | "p95" | "p99") {
+  return {
+    group: "result",
+    label: `${name} ms`,
+    better: "lower",
+    read: ({ latencyMs }: LoadPoint) => latencyMs?.[name],
+    format: formatMs,
+    compared: ({ latencyMs }: Round) => latencyMs?.[name],
+  } as const;
+}
 
 function timePart(id: TimePartId): Omit<Metric, "compared"> {
   const { label, title }: { readonly label: string; readonly title?: string } = timePartNames[id];

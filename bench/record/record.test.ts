@@ -7,7 +7,7 @@ import { recordText, reportName, saveReports } from "../../report/save-reports.t
 import { verifyReport } from "../../verify/verify-report.ts";
 import { renderRecordSchema } from "./parse-record.ts";
 import { parseRecord, verifyRecordKind } from "./record.ts";
-import { testRecord } from "./test-record.ts";
+import { failedCheck, testRecord } from "./test-record.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-record-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -17,8 +17,6 @@ const save = () => {
   const name = reportName(record.startedAt, "single-gpu+kind-local");
   return saveReports(folder, name, recordText(record), verifyReport(record));
 };
-
-const parse = (value: unknown) => parseRecord(JSON.stringify(value), "run.json");
 
 test("a saved record reads back as it was", () => {
   const saved = save();
@@ -35,29 +33,25 @@ test("a name has only characters that every file system accepts", () => {
   expect(reportName(testRecord().startedAt, "single-gpu+kind-local")).toMatch(/^[\w.+-]+$/);
 });
 
-test("fails on a record of another version, by its number", () => {
-  expect(() => parse({ ...testRecord(), schema: 3 })).toThrow(
-    "run.json: record version (schema) must be 2, got 3: repeat the run with this version of clipstack",
-  );
-});
-
-test("fails on a record without a version", () => {
-  expect(() => parse({ kind: "verify" })).toThrow("run.json: record version (schema) is required");
-});
-
-test("fails on JSON that is no record", () => {
-  expect(() => parse([1])).toThrow("run.json: must be a saved record");
+test.each([
+  [
+    "another version",
+    { ...testRecord(), schema: 3 },
+    "record version (schema) must be 2, got 3: repeat the run with this version of clipstack",
+  ],
+  ["no version", { kind: "verify" }, "record version (schema) is required"],
+  ["no object", [1], "must be a saved record"],
+  [
+    "a wrong field",
+    { ...testRecord(), checks: [failedCheck({ outcome: "maybe" as "fail" })] },
+    "checks.0.outcome must be one of pass, fail, skip",
+  ],
+])("fails on a record with %s", (_what, value, message) => {
+  expect(() => parseRecord(JSON.stringify(value), "run.json")).toThrow(`run.json: ${message}`);
 });
 
 test("fails on text that is not JSON", () => {
   expect(() => parseRecord("{", "run.json")).toThrow("run.json: must be JSON");
-});
-
-test("fails on a wrong field, by its path", () => {
-  const record = testRecord();
-  expect(() => parse({ ...record, checks: [{ ...record.checks[0], outcome: "maybe" }] })).toThrow(
-    "run.json: checks.0.outcome must be one of pass, fail, skip",
-  );
 });
 
 test("the published JSON Schema is the one that is rendered", () => {

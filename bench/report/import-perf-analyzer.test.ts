@@ -41,37 +41,22 @@ test("reads a run at fixed rates; missing columns have no value", () => {
   expect(rows[0]?.p50Ms).toBeUndefined();
 });
 
+const noColumns =
+  "must be CSV of perf_analyzer with the columns Concurrency or Request Rate and Inferences/Second";
+const columns = "Concurrency,Inferences/Second";
+
 test.each([
+  ["a,b\n1,2\n", noColumns],
+  ["", noColumns],
+  [`${columns}\n1,fast\n`, 'row 1: Inferences/Second must be a number, at least 0, got "fast"'],
+  [`${columns}\n1.5,100\n`, 'row 1: Concurrency must be a whole number, at least 1, got "1.5"'],
+  [`${columns}\n1,-100\n`, 'row 1: Inferences/Second must be a number, at least 0, got "-100"'],
   [
-    "a,b\n1,2\n",
-    "x.csv: must be CSV of perf_analyzer with the columns Concurrency or Request Rate and Inferences/Second",
-  ],
-  [
-    "",
-    "x.csv: must be CSV of perf_analyzer with the columns Concurrency or Request Rate and Inferences/Second",
-  ],
-  [
-    "Concurrency,Inferences/Second\n1,fast\n",
-    'x.csv: row 1: Inferences/Second must be a number, at least 0, got "fast"',
-  ],
-  [
-    "Concurrency,Inferences/Second\n1.5,100\n",
-    'x.csv: row 1: Concurrency must be a whole number, at least 1, got "1.5"',
-  ],
-  [
-    "Concurrency,Inferences/Second\n0,100\n",
-    'x.csv: row 1: Concurrency must be a whole number, at least 1, got "0"',
-  ],
-  [
-    "Concurrency,Inferences/Second\n1,-100\n",
-    'x.csv: row 1: Inferences/Second must be a number, at least 0, got "-100"',
-  ],
-  [
-    "Concurrency,Inferences/Second,p99 latency\n1,100,-5\n",
-    'x.csv: row 1: p99 latency must be a number, at least 0, got "-5"',
+    `${columns},p99 latency\n1,100,-5\n`,
+    'row 1: p99 latency must be a number, at least 0, got "-5"',
   ],
 ])("fails on %j with the file and the rule", (text, message) => {
-  expect(() => parsePerfAnalyzer(text, "x.csv")).toThrow(message);
+  expect(() => parsePerfAnalyzer(text, "x.csv")).toThrow(`x.csv: ${message}`);
 });
 
 test("a labelled load is compared with its load point", () => {

@@ -1,12 +1,12 @@
-import { once } from "node:events";
 import { createServer as createHttpServer, type ServerResponse } from "node:http";
 import { createServer as createHttp2Server, type ServerHttp2Stream } from "node:http2";
-import type { AddressInfo, Server } from "node:net";
+import type { Server } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import type { PreparedRequests } from "../requests/prepared-requests.ts";
 import { type Channels, channelsOfWorker, connectionLimit, withChannelsOf } from "./channels.ts";
 import type { Connection } from "./connection.ts";
 import { connectionOpener } from "./sender.ts";
+import { listen, requestsTo } from "./test-requests.ts";
 
 /** Server that counts its connections and responds when `answer` is called. */
 interface WaitingServer {
@@ -17,12 +17,6 @@ interface WaitingServer {
   readonly waiting: () => number;
   /** Answers all waiting requests. */
   readonly answer: () => void;
-}
-
-async function listen(server: Server): Promise<number> {
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  return (server.address() as AddressInfo).port;
 }
 
 async function waitingServer(transport: "http" | "grpc"): Promise<WaitingServer> {
@@ -63,17 +57,7 @@ async function waitingServer(transport: "http" | "grpc"): Promise<WaitingServer>
 /** Clients of a server and the codes of their ended requests. */
 function clientsOf({ url, transport }: WaitingServer, count: number, channels?: Channels) {
   const codes: string[] = [];
-  const open = connectionOpener(
-    {
-      transport,
-      url,
-      path: "/any",
-      headers: {},
-      requests: [{ headers: {}, body: new Uint8Array(100) }],
-      imagesPerRequest: 1,
-    },
-    channels,
-  );
+  const open = connectionOpener(requestsTo(url, { transport }), channels);
   const clients: Connection[] = Array.from({ length: count }, () =>
     open({ onAnswer: (code) => codes.push(code), onFailure: (code) => codes.push(code) }),
   );

@@ -1,10 +1,10 @@
-import { once } from "node:events";
 import { createServer as createHttp2Server, type ServerHttp2Stream } from "node:http2";
-import { type AddressInfo, createServer, type Socket } from "node:net";
+import { createServer, type Server, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import type { PreparedRequests } from "../requests/prepared-requests.ts";
 import { codeText } from "./samples.ts";
 import { connectionOpener } from "./sender.ts";
+import { listen, requestsTo } from "./test-requests.ts";
 
 interface Result {
   /** Empty if the request succeeded. */
@@ -20,14 +20,7 @@ async function sendInTurn(
 ): Promise<readonly Result[]> {
   const results: Result[] = [];
   let end: (result: Result) => void = () => {};
-  const connection = connectionOpener({
-    transport,
-    url,
-    path: "/any",
-    headers: {},
-    requests: [{ headers: {}, body: new Uint8Array(100) }],
-    imagesPerRequest: 1,
-  })({
+  const connection = connectionOpener(requestsTo(url, { transport }))({
     onAnswer: (code, bytes) => end({ code: code && codeText(code), bytes }),
     onFailure: (code) => end({ code: codeText(code), bytes: 0 }),
   });
@@ -48,20 +41,18 @@ async function httpServer(onConnection: (socket: Socket) => void): Promise<strin
     sockets.push(socket);
     socket.on("error", () => {});
     onConnection(socket);
-  }).listen(0, "127.0.0.1");
+  });
   onTestFinished(() => {
     for (const socket of sockets) socket.destroy();
     server.close();
   });
-  await once(server, "listening");
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return `http://127.0.0.1:${await listen(server)}`;
 }
 
 async function grpcServer(onStream: (stream: ServerHttp2Stream) => void): Promise<string> {
-  const server = createHttp2Server().on("stream", onStream).listen(0, "127.0.0.1");
+  const server = createHttp2Server().on("stream", onStream);
   onTestFinished(() => void server.close());
-  await once(server, "listening");
-  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return `127.0.0.1:${await listen(server as Server)}`;
 }
 
 const emptyAnswer = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";

@@ -1,5 +1,4 @@
-import { once } from "node:events";
-import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
+import { createServer, type Server, type Socket } from "node:net";
 import { afterAll, describe, expect, test } from "vitest";
 import type { LoadShape } from "../../contract/load-shape.ts";
 import {
@@ -7,9 +6,9 @@ import {
   startNullGrpcServer,
   startNullHttpServer,
 } from "../../lab/load/null-server.ts";
-import type { PreparedRequests } from "../requests/prepared-requests.ts";
 import { measureLoad } from "./measure-load.ts";
 import type { MeasureOptions } from "./measured-load.ts";
+import { listen, requestsTo } from "./test-requests.ts";
 
 const servers: NullServer[] = [];
 const others: { close(): unknown }[] = [];
@@ -32,28 +31,23 @@ async function serverOf(
 }
 
 /** Starts a server that passes each connection to `onConnection`. */
-async function listen(onConnection: (socket: Socket) => void): Promise<string> {
+async function socketServer(onConnection: (socket: Socket) => void): Promise<string> {
   const server: Server = createServer((socket) => {
     sockets.push(socket);
     socket.on("error", () => {});
     onConnection(socket);
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
   others.push(server);
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return `http://127.0.0.1:${await listen(server)}`;
 }
 
-function requestsTo(url: string, transport: "http" | "grpc"): PreparedRequests {
-  return {
+/** Requests of two sizes, of four images each. */
+const requestsOf = (url: string, transport: "http" | "grpc") =>
+  requestsTo(url, {
     transport,
-    url,
-    path: "/any",
-    headers: {},
     requests: [100, 200].map((size) => ({ headers: {}, body: new Uint8Array(size) })),
     imagesPerRequest: 4,
-  };
-}
+  });
 
 const closedLoop: LoadShape = { kind: "closed loop", concurrency: 2 };
 
@@ -71,13 +65,13 @@ function optionsOf(options: Partial<MeasureOptions> = {}): MeasureOptions {
 
 /** Measures a load of a server over HTTP. */
 const measure = (url: string, options: Partial<MeasureOptions> = {}) =>
-  measureLoad(requestsTo(url, "http"), optionsOf(options));
+  measureLoad(requestsOf(url, "http"), optionsOf(options));
 
 test.each(["http", "grpc"] as const)(
   "a closed loop over %s counts every answer of its windows",
   async (transport) => {
     const server = await serverOf(transport, { delayMs: 5, responseBytes: 300 });
-    const measured = await measureLoad(requestsTo(server.url, transport), optionsOf());
+    const measured = await measureLoad(requestsOf(server.url, transport), optionsOf());
     expect(measured.outcome).toBe("complete");
     expect(measured.windows).toHaveLength(3);
     expect(measured.errorsWithWarmup).toEqual({});
@@ -180,7 +174,7 @@ test("Ctrl-C does not wait for missing counters", async () => {
 
 test("failed requests are counted per code and excluded from percentiles", async () => {
   let count = 0;
-  const url = await listen((socket) => {
+  const url = await socketServer((socket) => {
     socket.on("data", () => {
       count += 1;
       socket.write(
@@ -203,7 +197,7 @@ test.each([
   const server = await serverOf("http");
   const port = Number(new URL(server.url).port);
   await servers.pop()?.close();
-  await expect(measureLoad(requestsTo(urlOf(port), transport), optionsOf())).rejects.toThrow(
+  await expect(measureLoad(requestsOf(urlOf(port), transport), optionsOf())).rejects.toThrow(
     `${urlOf(port)}: connection refused`,
   );
 });
@@ -218,7 +212,7 @@ test.each([
   async (transport, workers) => {
     const server = await serverOf(transport, { delayMs: 50 });
     const measured = await measureLoad(
-      requestsTo(server.url, transport),
+      requestsOf(server.url, transport),
       optionsOf({ load: { ...openLoop, arrivals: "constant" }, workers, windowSeconds: 1 }),
     );
     expect(measured.client.workers).toBe(workers);
@@ -235,7 +229,7 @@ describe.concurrent("over seconds", () => {
   test("an open loop that exceeds the server's capacity achieves less than the due rate", async () => {
     // 20 per second, independent of the load
     let free = 0;
-    const url = await listen((socket) => {
+    const url = await socketServer((socket) => {
       socket.on("data", () => {
         free = Math.max(free, performance.now()) + 50;
         setTimeout(
@@ -278,7 +272,7 @@ describe.concurrent("over seconds", () => {
   /** Responds after 5 ms, except during a silence of a given length; `Infinity`: forever. */
   async function silenceable() {
     let untilMs = 0;
-    const url = await listen((socket) => {
+    const url = await socketServer((socket) => {
       socket.on("data", () => {
         const waitMs = Math.max(5, untilMs - performance.now());
         if (waitMs === Number.POSITIVE_INFINITY) return;

@@ -1,32 +1,18 @@
-import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
-import type { PreparedRequests } from "../requests/prepared-requests.ts";
 import { startLoad } from "./start-load.ts";
+import { listen, requestsTo } from "./test-requests.ts";
 
 const twoClients = { kind: "closed loop", concurrency: 2 } as const;
-
-function requestsTo(url: string): PreparedRequests {
-  return {
-    transport: "http",
-    url,
-    path: "/embed",
-    headers: { connection: "close" },
-    requests: [{ headers: {}, body: new Uint8Array([1]) }],
-    imagesPerRequest: 1,
-  };
-}
 
 async function serve(listener: RequestListener): Promise<string> {
   const server = createServer((request, response) => {
     request.resume();
     listener(request, response);
-  }).listen(0, "127.0.0.1");
+  });
   onTestFinished(() => void server.close());
-  await once(server, "listening");
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return `http://127.0.0.1:${await listen(server)}`;
 }
 
 test("a fixed rate continues while responses are outstanding, with a connection per request", async () => {
@@ -40,7 +26,7 @@ test("a fixed rate continues while responses are outstanding, with a connection 
     void released.then(() => response.end("{}"));
   });
   const rate = { kind: "open loop", arrivals: "constant", ratePerSecond: 50, seed: 0 } as const;
-  const load = startLoad(requestsTo(url), rate);
+  const load = startLoad(requestsTo(url, { headers: { connection: "close" } }), rate);
   await expect.poll(() => ports.size).toBeGreaterThan(5);
   const stopped = load.stop();
   release();
@@ -51,7 +37,7 @@ test("a fixed rate continues while responses are outstanding, with a connection 
 
 test("stopping a load waits for outstanding requests", async () => {
   const url = await serve((_request, response) => setTimeout(() => response.end("{}"), 150));
-  const load = startLoad(requestsTo(url), twoClients);
+  const load = startLoad(requestsTo(url, { headers: { connection: "close" } }), twoClients);
   await sleep(50);
   await load.stop();
   expect(load.samples.map(({ code }) => code)).toEqual(["", ""]);
@@ -66,7 +52,7 @@ test("a rejecting or unreachable server is reported by its code, without a reque
     [rejecting, "503"],
     ["http://127.0.0.1:1", "ECONNREFUSED"],
   ] as const) {
-    const load = startLoad(requestsTo(url), twoClients);
+    const load = startLoad(requestsTo(url, { headers: { connection: "close" } }), twoClients);
     await sleep(250);
     await load.stop();
     expect(new Set(load.samples.map((sample) => sample.code))).toEqual(new Set([code]));
@@ -76,7 +62,7 @@ test("a rejecting or unreachable server is reported by its code, without a reque
 
 test("a hanging request fails when the wait for responses is aborted", async () => {
   const url = await serve(() => {});
-  const load = startLoad(requestsTo(url), twoClients);
+  const load = startLoad(requestsTo(url, { headers: { connection: "close" } }), twoClients);
   await sleep(50);
   await load.stop(AbortSignal.timeout(50));
   expect(load.samples.map(({ code }) => code)).toEqual(

@@ -23,13 +23,7 @@ export interface AddressesSource {
 
 /** Services that the addresses may belong to. */
 const knownServices = [
-  {
-    name: "embed",
-    kind: "embed",
-    backend: "onnxruntime",
-    prefix: "embed",
-    modelKind: "fp32",
-  },
+  { name: "embed", kind: "embed", backend: "onnxruntime", prefix: "embed", modelKind: "fp32" },
   {
     name: "triton-onnx",
     kind: "triton",
@@ -37,20 +31,8 @@ const knownServices = [
     prefix: "onnx",
     modelKind: "fp32",
   },
-  {
-    name: "triton-trt",
-    kind: "triton",
-    backend: "tensorrt",
-    prefix: "trt",
-    modelKind: "trt",
-  },
-  {
-    name: "pytorch",
-    kind: "baseline",
-    backend: "pytorch",
-    prefix: "pytorch",
-    modelKind: "fp32",
-  },
+  { name: "triton-trt", kind: "triton", backend: "tensorrt", prefix: "trt", modelKind: "trt" },
+  { name: "pytorch", kind: "baseline", backend: "pytorch", prefix: "pytorch", modelKind: "fp32" },
 ] as const;
 
 /** Environment name in records of addresses. */
