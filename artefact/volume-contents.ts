@@ -4,11 +4,11 @@ import type { DeclaredContainer } from "./declared-container.ts";
 
 /** Known contents of a named volume, put there by containers that run to completion before the services start. */
 export interface VolumeContents {
-  /** Source folder of its files, as written; absent if none of them is a file of a machine. */
+  /** Source folder of the volume's files, as written; absent if no file comes from a folder. */
   readonly folder?: string;
   /** Text files from the artefact, by path in the volume. */
   readonly files: Readonly<Record<string, string>>;
-  /** Terraform addresses of the containers that fill it. */
+  /** Terraform addresses of the containers that fill the volume. */
   readonly filledBy: readonly string[];
   /** Servers that are requested to reload a model configuration. */
   readonly reloads: readonly { readonly by: string; readonly url: string }[];

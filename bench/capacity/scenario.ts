@@ -111,7 +111,7 @@ export function predictScenario(scenario: Scenario, times: ServiceTimes): Scenar
   return { ...prediction, usdPerThousand: costPerThousand(all, prediction.imagesPerSecond) };
 }
 
-/** Images per second for 1 to `clients` clients. */
+/** Images per second with 1, 2, … `clients` clients. */
 export function ratesByClients(
   scenario: Omit<Scenario, "concurrency">,
   times: ServiceTimes,
@@ -122,7 +122,7 @@ export function ratesByClients(
   return throughputs(stations, clients).map((rate) => rate * scenario.imagesPerRequest);
 }
 
-/** The station that bounds the throughput of many clients. */
+/** Returns the station that bounds the throughput of many clients. */
 export function bottleneckOf(scenario: Scenario, times: ServiceTimes): StationName {
   const stations = stationsOf(demandOf(scenario, times), systemOf(scenario, times));
   const use = (station: Station) => 1 / stationLimit(station, scenario.concurrency);

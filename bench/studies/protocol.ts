@@ -4,8 +4,9 @@ import type { MeasuredEndpoint } from "../measure/choose-endpoints.ts";
 import { clients, type LoadStudy, StudyUnavailable } from "./study.ts";
 
 /**
- * The same Triton server and tensors over HTTP and over gRPC, with a connection for each client and with shared ones, in reverse
- * order for every second load.
+ * Compares HTTP with gRPC on the same Triton server with the same tensors. Each protocol is measured
+ * with one connection per client and with shared connections. Every second load point is measured
+ * in reverse order.
  */
 export const protocolStudy: LoadStudy = {
   kind: "load",

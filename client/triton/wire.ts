@@ -17,7 +17,9 @@ export interface WireTensor {
   readonly bytes: Uint8Array;
 }
 
-/** Serialised tensor in parts, so that a batch of several arrays is sent without being copied into one. */
+/**
+ * Serialised tensor as several arrays, so that a batch is sent without being copied into one array.
+ */
 export interface TensorParts extends Omit<WireTensor, "bytes"> {
   readonly parts: readonly Uint8Array[];
 }

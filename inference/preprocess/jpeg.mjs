@@ -7,6 +7,7 @@ import { readFrame, UnsupportedJpeg } from "./jpeg-header.mjs";
 
 /** @typedef {import("./image-types.ts").ResizePlan} ResizePlan */
 /** @typedef {import("./image-types.ts").Frame} Frame */
+/** @typedef {import("./image-types.ts").Rows} Rows */
 
 /** Rows and columns around the required part that upsampling reads: one chroma sample. */
 const reach = 2;
@@ -68,7 +69,7 @@ class JpegRows {
   #kernel;
   #frame;
   #plan;
-  /** Addresses. */
+  /** Addresses of the file, tables and sample planes in the resampler's memory. */
   #at;
   /** Side of a decoded block of luma and of chroma, in samples. A reduction is applied to chroma's subsampling first. */
   #sides;

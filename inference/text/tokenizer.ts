@@ -54,7 +54,7 @@ async function openVocabulary(input: TextInput, tokenizerPath?: string): Promise
   return openSentencePiece(input, tokenizerPath);
 }
 
-/** Adds begin and end, and truncates. */
+/** Adds the ids of begin and end, and truncates to the context length. */
 function withEnds(ids: readonly number[], input: TextInput): readonly number[] {
   const { beginId, endId, contextLength, truncation } = input;
   const all = [

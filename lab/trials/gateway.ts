@@ -26,7 +26,7 @@ export interface GatewayTrialResult {
   readonly ejections: number;
   /** Requests in flight at the end that the stopping gateway answered, of {@link drainedRequests}. */
   readonly drained: number;
-  /** Exit of the gateway, such as `with code 0`. */
+  /** Exit description of the gateway, such as `with code 0`. */
   readonly stopped: string;
 }
 
@@ -45,7 +45,10 @@ const reconnectMs = 9_000;
 /** Time for garbage collectors and allocators to settle. */
 const restMs = 1_500;
 const hostileRequests = 200;
-/** Other address than that of the clients whose requests must be answered. */
+/**
+ * Address of the clients that do not read responses. It differs from that of the clients whose
+ * requests must be answered.
+ */
 const hostileAddress = "127.0.0.2";
 
 /**
@@ -185,7 +188,7 @@ async function drain(
   // the requests are accepted
   await Promise.race(requests);
   const stopped = await gateway.stop();
-  const ended = await Promise.allSettled(requests);
-  const drained = ended.filter((each) => each.status === "fulfilled" && each.value).length;
+  const outcomes = await Promise.allSettled(requests);
+  const drained = outcomes.filter((each) => each.status === "fulfilled" && each.value).length;
   return { drained, stopped };
 }

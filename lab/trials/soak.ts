@@ -36,7 +36,7 @@ export interface SoakResult {
 }
 
 /** Number of times the memory is reported after the warm-up. */
-const parts = 10;
+const memoryReports = 10;
 /** Time for garbage collectors and allocators to settle. */
 const restMs = 1_500;
 const pollMs = 20;
@@ -92,8 +92,8 @@ export async function soak(options: SoakOptions): Promise<SoakResult> {
     const [health] = await Promise.all([
       measureLoad(healthRequests(url), { ...untilAborted, signal: ended.signal }),
       (async () => {
-        for (let part = 1; part <= parts; part++) {
-          await sendUntil(warmUp + Math.round(((requests - warmUp) * part) / parts));
+        for (let part = 1; part <= memoryReports; part++) {
+          await sendUntil(warmUp + Math.round(((requests - warmUp) * part) / memoryReports));
           memoryNow();
         }
         ended.abort();

@@ -18,7 +18,7 @@ export interface DownloadOptions extends FileRequest {
   readonly part: string;
   /** Maximum size; a longer file is rejected. */
   readonly maxBytes: number;
-  /** Aborted at a deadline; its reason is thrown as it is. */
+  /** Ends the download when aborted; the reason of the signal is thrown unchanged. */
   readonly signal?: AbortSignal;
   readonly onProgress?: (progress: DownloadProgress) => void;
   /** Receives a one-line error message and the time of the next retry. */

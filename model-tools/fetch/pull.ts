@@ -23,7 +23,7 @@ import { Safetensors } from "./safetensors.ts";
 /** ONNX file of a tower. */
 export interface TowerFile {
   readonly modality: Modality;
-  /** Its folder is created; an existing file is replaced atomically. */
+  /** Path of the file. The folder is created; an existing file is replaced atomically. */
   readonly file: string;
 }
 
@@ -32,7 +32,7 @@ export interface PullOptions
   readonly spec: ModelSpec;
   /** Safetensors of OpenCLIP with all towers, or the ONNX file of one tower. */
   readonly weights: HubWeights;
-  /** At least one. The download lies beside the first. */
+  /** Requested towers, at least one. The download lies beside the file of the first. */
   readonly towers: readonly TowerFile[];
   readonly dispatcher: Dispatcher;
   /** Called before the complete download is converted, which takes seconds. */

@@ -15,13 +15,13 @@ export type Topic = (typeof topics)[number];
 /** A resource that some statements of the review do not cover. */
 export interface Unexamined {
   readonly address: string;
-  /** Its name in sentences. */
+  /** Name of the resource in sentences. */
   readonly name: string;
   readonly type: string;
   /** Completes "resources …": `of hashicorp/aws`. */
   readonly which: string;
   readonly topics: readonly Topic[];
-  /** Created, updated, replaced or destroyed by this change. */
+  /** Whether this change creates, updates, replaces or destroys the resource. */
   readonly changes: boolean;
 }
 
@@ -79,7 +79,7 @@ function gapsOf(resource: ResourceChange, stack: StackComparison): readonly Gap[
   if (resource.deposed !== undefined) return [];
   if (resource.mode !== "managed") {
     if (resource.action !== "read") return [];
-    // its program runs during the apply
+    // the program of the data source runs during the apply
     if (resource.type === "external") return [gap(resource, "that run a program")];
     const isOpened = resource.mode === "ephemeral" && !isInert(resource.type, {});
     return isOpened ? [gap(resource, "opened during the apply", ["impact"])] : [];
@@ -170,7 +170,7 @@ function hidesExposure({ unknown }: ResourceChange): boolean {
   });
 }
 
-/** Whether a workload has GPUs not included in the capacity table. */
+/** Returns whether a workload has GPUs that the capacity table does not include. */
 function hasOtherGpus(resource: ResourceChange, base: string, stack: StackComparison): boolean {
   const { values } = asTyped(resource.type, resource.after ?? {});
   if (stack.after.services.has(withoutKey(resource.address))) return false;
@@ -192,7 +192,10 @@ function hasOtherGpus(resource: ResourceChange, base: string, stack: StackCompar
 /** Extended resources of the device plugins for GPUs, MIG devices and shared GPUs included. */
 const gpuNames = /^(nvidia\.com|amd\.com|gpu\.intel\.com|habana\.ai)\//;
 
-/** By `gpus`, or by NVIDIA's runtime, variable or device files, which need no `gpus`. */
+/**
+ * Returns whether a container has GPUs: by `gpus`, or by NVIDIA's runtime, variable or device files,
+ * which need no `gpus`.
+ */
 function hasDockerGpus({ gpus, runtime, env, devices, device_requests }: Values): boolean {
   const variable = Array.isArray(env) ? env.map(String) : [];
   return (
@@ -204,7 +207,7 @@ function hasDockerGpus({ gpus, runtime, env, devices, device_requests }: Values)
   );
 }
 
-/** `hashicorp/aws`, or the type's prefix. */
+/** Provider of a resource, such as `hashicorp/aws`; the prefix of its type if unknown. */
 function providerOf({ type, provider }: ResourceChange): string {
   return provider ?? type.replace(/_.*/s, "");
 }

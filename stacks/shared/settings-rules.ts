@@ -8,7 +8,11 @@ import type { SingleGpuSettings } from "../settings/single-gpu-settings.ts";
  * valid, and without the findings of the constructs.
  */
 
-/** Findings about the model repository: a remote Docker host does not have the project, which is the build context of images. */
+/**
+ * Checks the path of the model repository. With `weights: image` it must be `model_repository`,
+ * because images are built with the weights of that folder. With `weights: host-path` on an `ssh://`
+ * host it must be absolute, because the host has no checkout.
+ */
 export function modelRepositoryFindings({
   host,
   modelRepository,
@@ -46,7 +50,7 @@ export function upstreamFindings(
     readonly embed: Pick<SingleGpuSettings["embed"], "upstream" | "upstreams">;
   },
 ): readonly string[] {
-  // its setting is then that of the Triton servers on other hosts
+  // the setting is then that of the Triton servers on other hosts
   if (settings.embed.upstreams !== undefined) return [];
   const key = settings.embed.upstream === "triton-onnx" ? "tritonOnnx" : "tritonTrt";
   return findingIf(
