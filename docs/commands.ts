@@ -62,7 +62,7 @@ export const commandsRun: readonly RunCommand[] = [
   {
     command:
       "npx clipstack capacity --record bench/reports/2026-11-24T13-39-41Z-bench-single-gpu.json --check",
-    prints: /predicted load points/,
+    prints: /every load point of the record calibrates the model/,
   },
   { command: "npx clipstack report record.json --format md", prints: /^## Bench: / },
   {
