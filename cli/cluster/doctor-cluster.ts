@@ -1,25 +1,15 @@
 import type { ClusterRequirements } from "../../constructs/kubernetes/cluster-requirements.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { accessText } from "../../verify/cluster/cluster-api.ts";
-import { doctorText } from "../host/doctor-text.ts";
-import type { Problem } from "../shared/problem.ts";
+import { type DoctorReport, doctorText, reportOf } from "../host/doctor-text.ts";
+import { problem } from "../shared/host-verdict.ts";
 import { type ClusterFacts, readClusterFacts } from "./cluster-facts.ts";
 import { judgeCluster } from "./cluster-findings.ts";
 
 /** Output of `clipstack doctor --json` for an environment on a cluster. */
-export interface ClusterReport {
-  /** Incremented when a field changes meaning. */
-  readonly schema: 1;
-  readonly environment: string;
+interface ClusterReport extends DoctorReport<ClusterFacts> {
   /** kubeconfig and context of the settings. */
   readonly cluster: { readonly kubeconfig: string; readonly context: string };
-  /** Whether the environment can be deployed. */
-  readonly ready: boolean;
-  readonly problems: readonly Problem[];
-  /** Facts that could not be read, and possible problems. */
-  readonly notes: readonly string[];
-  /** Absent if the cluster could not be reached. */
-  readonly facts?: ClusterFacts;
 }
 
 /** Compares the cluster of an environment with its requirements. */
@@ -28,26 +18,22 @@ export async function examineCluster(needs: ClusterRequirements): Promise<Cluste
   const subject = { schema: 1, environment, cluster: { kubeconfig, context } } as const;
   try {
     const facts = await readClusterFacts(needs);
-    const { problems, notes } = judgeCluster(needs, facts);
-    return { ...subject, ready: problems.length === 0, problems, notes, facts };
+    return reportOf(subject, judgeCluster(needs, facts), facts);
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
-    const problem: Problem = {
+    const unreachable = problem({
       code: "cluster",
       message: error.message,
       fix: `set cluster.kubeconfig and cluster.context to a context that 'kubectl config get-contexts' lists and 'kubectl version' reaches`,
-    };
-    return { ...subject, ready: false, problems: [problem], notes: [] };
+    });
+    return reportOf(subject, unreachable);
   }
 }
 
 /** Renders the report: everything, or only problems and notes. */
 export function clusterReportText(report: ClusterReport, content: "all" | "problems"): string {
   const facts = report.facts === undefined ? [] : factLines(report.facts);
-  return doctorText(
-    { ...report, where: accessText(report.cluster), preposition: "in", facts },
-    content,
-  );
+  return doctorText(report, accessText(report.cluster), "in", facts, content);
 }
 
 function factLines({ version, nodes }: ClusterFacts): readonly string[] {

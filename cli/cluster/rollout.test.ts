@@ -278,34 +278,38 @@ function cluster(objects: Readonly<Record<string, unknown>>): RolloutReader {
   };
 }
 
-test("reads the pods of the newest template, without terminating ones", async () => {
-  const replicaSet = (revision: string, hash: string, message?: string) => ({
-    status: {
-      conditions:
-        message === undefined ? [] : [{ type: "ReplicaFailure", status: "True", message }],
-    },
-    metadata: {
-      annotations: { "deployment.kubernetes.io/revision": revision },
-      labels: { "pod-template-hash": hash },
-    },
+const ofRevision = (revision: string) => ({
+  annotations: { "deployment.kubernetes.io/revision": revision },
+});
+const ofTemplate = (hash: string) => ({ labels: { "pod-template-hash": hash } });
+
+/** State of a Deployment with the templates `old` and `new`, and these pods. */
+function readWith(...items: readonly unknown[]) {
+  const replicaSet = (revision: string, hash: string, conditions: readonly object[]) => ({
+    status: { conditions },
+    metadata: { ...ofRevision(revision), ...ofTemplate(hash) },
   });
-  const of = (name: string, hash: string, more = {}) => ({
-    metadata: { name, creationTimestamp: madeAt, labels: { "pod-template-hash": hash }, ...more },
-    spec: {},
-    status: {},
-  });
-  const state = await readRollout(
+  const rejected = { type: "ReplicaFailure", status: "True", message: "over quota" };
+  return readRollout(
     cluster({
-      embed: {
-        ...ready,
-        metadata: { generation: 3, annotations: { "deployment.kubernetes.io/revision": "2" } },
-      },
-      replicasets: { items: [replicaSet("1", "old", "over quota"), replicaSet("2", "new")] },
-      pods: {
-        items: [of("a", "old"), of("b", "new"), of("c", "new", { deletionTimestamp: madeAt })],
-      },
+      embed: { ...ready, metadata: { generation: 3, ...ofRevision("2") } },
+      replicasets: { items: [replicaSet("1", "old", [rejected]), replicaSet("2", "new", [])] },
+      pods: { items },
     }),
     "embed",
+  );
+}
+
+const templatePod = (hash: string, more = {}, spec = {}) => ({
+  metadata: { name: "a", creationTimestamp: madeAt, ...ofTemplate(hash), ...more },
+  ...{ spec, status: {} },
+});
+
+test("reads the pods of the newest template, without terminating ones", async () => {
+  const state = await readWith(
+    templatePod("old"),
+    templatePod("new", { name: "b" }),
+    templatePod("new", { deletionTimestamp: madeAt }),
   );
   expect(state?.pods.map(({ metadata }) => metadata.name)).toEqual(["b"]);
   // rejected pods of the old template are irrelevant
@@ -313,43 +317,13 @@ test("reads the pods of the newest template, without terminating ones", async ()
 });
 
 test("reads the longest grace period of terminating and old pods", async () => {
-  const of = (hash: string, seconds: number | undefined, more = {}) => ({
-    metadata: {
-      name: "a",
-      creationTimestamp: madeAt,
-      labels: { "pod-template-hash": hash },
-      ...more,
-    },
-    spec: seconds === undefined ? {} : { terminationGracePeriodSeconds: seconds },
-    status: {},
-  });
-  const graceOf = async (...items: readonly unknown[]) => {
-    const found = await readRollout(
-      cluster({
-        embed: {
-          ...ready,
-          metadata: { generation: 3, annotations: { "deployment.kubernetes.io/revision": "2" } },
-        },
-        replicasets: {
-          items: [
-            {
-              metadata: {
-                annotations: { "deployment.kubernetes.io/revision": "2" },
-                labels: { "pod-template-hash": "new" },
-              },
-            },
-          ],
-        },
-        pods: { items },
-      }),
-      "embed",
-    );
-    return found?.graceSeconds;
-  };
+  const of = (hash: string, terminationGracePeriodSeconds?: number, more = {}) =>
+    templatePod(hash, more, { terminationGracePeriodSeconds });
+  const graceOf = async (...items: readonly unknown[]) => (await readWith(...items))?.graceSeconds;
   expect(await graceOf(of("new", 90))).toBe(0);
   expect(await graceOf(of("new", 90), of("old", 40), of("old", 20))).toBe(40);
   expect(await graceOf(of("new", 90, { deletionTimestamp: madeAt }), of("old", 40))).toBe(90);
-  expect(await graceOf(of("old", undefined))).toBe(30);
+  expect(await graceOf(of("old"))).toBe(30);
 });
 
 test("detects a retried image pull from the events of a pod", async () => {

@@ -17,43 +17,33 @@ import { hostRequirementsIn, sharedHostNotes } from "../../stacks/shared/shared-
 import { clusterReportText, examineCluster } from "../cluster/doctor-cluster.ts";
 import { terraformNote } from "../host/deployment.ts";
 import { DockerError, defaultEndpoint, isReadByProvider } from "../host/docker-command.ts";
-import { doctorText } from "../host/doctor-text.ts";
+import { type DoctorReport, doctorText, reportOf } from "../host/doctor-text.ts";
 import { type HostFacts, isUnknown, readHostFacts, type Unknown } from "../host/host-facts.ts";
 import { gibibytes, judgeHost } from "../host/host-findings.ts";
 import { environmentFiles, outputFolder, synthesizedFile } from "../shared/artefact.ts";
+import { problem } from "../shared/host-verdict.ts";
 import type { Problem } from "../shared/problem.ts";
 import { project } from "../shared/project.ts";
 import { writeOutput } from "../shared/write-output.ts";
 
 /** Output of `clipstack doctor --json` for a host. */
-export interface DoctorReport {
-  /** Incremented when a field changes meaning. */
-  readonly schema: 1;
-  readonly environment: string;
+interface HostReport extends DoctorReport<HostFacts> {
   /** Docker endpoint of the host. */
   readonly docker: string;
-  /** Whether the environment can be deployed. */
-  readonly ready: boolean;
-  readonly problems: readonly Problem[];
-  /** Facts that could not be read, and possible problems. */
-  readonly notes: readonly string[];
-  /** Absent if the host could not be reached. */
-  readonly facts?: HostFacts;
 }
 
 /** Compares the host of an environment with its requirements. */
-export async function examineHost(requirements: HostRequirements): Promise<DoctorReport> {
+export async function examineHost(requirements: HostRequirements): Promise<HostReport> {
   const { environment } = requirements;
   const byDefault = requirements.docker === undefined ? await defaultEndpoint() : undefined;
   const docker = requirements.docker ?? byDefault?.endpoint ?? "";
   const subject = { schema: 1, environment, docker } as const;
   if (byDefault !== undefined && !isReadByProvider(byDefault)) {
-    return { ...subject, ready: false, problems: [otherContext(docker)], notes: [] };
+    return reportOf(subject, problem(otherContext(docker)));
   }
   try {
     const facts = await readHostFacts({ ...requirements, docker }, project);
-    const { problems, notes } = judgeHost(requirements, facts);
-    return { ...subject, ready: problems.length === 0, problems, notes, facts };
+    return reportOf(subject, judgeHost(requirements, facts), facts);
   } catch (error) {
     if (!(error instanceof DockerError)) throw error;
     // kind-local has no setting for the endpoint
@@ -61,7 +51,7 @@ export async function examineHost(requirements: HostRequirements): Promise<Docto
       byDefault === undefined
         ? error.problem.fix
         : error.problem.fix.replace("set host.docker to", "set DOCKER_HOST to");
-    return { ...subject, ready: false, problems: [{ ...error.problem, fix }], notes: [] };
+    return reportOf(subject, problem({ ...error.problem, fix }));
   }
 }
 
@@ -119,7 +109,7 @@ async function doctor(environment: string, args: DoctorArguments): Promise<void>
   const content = passed === undefined ? "all" : "problems";
   const terraform = passed === undefined ? await terraformNote() : undefined;
   const allNotes = terraform === undefined ? notes : [...notes, terraform];
-  const { report, text } = await reportOf(requirements, allNotes, content);
+  const { report, text } = await examine(requirements, allNotes, content);
   const json = `${JSON.stringify(report, null, 2)}\n`;
   if (args.output !== undefined) writeOutput(args.output, json);
   if (args.json) process.stdout.write(json);
@@ -127,7 +117,7 @@ async function doctor(environment: string, args: DoctorArguments): Promise<void>
   process.exitCode = report.ready ? 0 : 1;
 }
 
-async function reportOf(
+async function examine(
   requirements: Requirements,
   notes: readonly string[],
   content: "all" | "problems",
@@ -225,12 +215,12 @@ function parseRequirements(
 
 /** Renders the report: everything, or only problems and notes. */
 export function reportText(
-  report: DoctorReport,
+  report: HostReport,
   requirements: HostRequirements,
   content: "all" | "problems",
 ): string {
   const facts = report.facts === undefined ? [] : factLines(report.facts, requirements);
-  return doctorText({ ...report, where: report.docker, preposition: "on", facts }, content);
+  return doctorText(report, report.docker, "on", facts, content);
 }
 
 function toolText(version: string | Unknown | undefined): string {

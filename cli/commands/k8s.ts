@@ -11,6 +11,7 @@ import type { DrillRecord } from "../../verify/drills/drill-record.ts";
 import { drillReport } from "../../verify/drills/drill-report.ts";
 import { drills } from "../../verify/drills/registry.ts";
 import { runDrill } from "../../verify/drills/run-drill.ts";
+import { apiKeyVariable } from "../cluster/deployed-environments.ts";
 import { addTargetOptions, drillTarget, type TargetArguments } from "../cluster/drill-target.ts";
 import { registerManifests } from "../cluster/manifests.ts";
 import { numberUpTo, wholeNumber } from "../shared/option-values.ts";
@@ -22,7 +23,6 @@ const defaultRate = 2;
 const defaultConcurrency = 8;
 
 const sampleLimit = 8;
-const apiKeyVariable = "INFERENCE_API_KEY";
 
 /**
  * Runs one drill on a Deployment with the project's sample images, and restores the cluster.

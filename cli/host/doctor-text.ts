@@ -1,21 +1,33 @@
+import type { HostVerdict } from "../shared/host-verdict.ts";
 import type { Problem } from "../shared/problem.ts";
 
-/** Findings about an environment, to be rendered as text. */
-export interface DoctorSummary {
+/** Output of `clipstack doctor --json`, besides the Docker endpoint or the cluster. */
+export interface DoctorReport<Facts> {
+  /** Incremented when a field changes meaning. */
+  readonly schema: 1;
   readonly environment: string;
-  /** Docker endpoint or cluster. */
-  readonly where: string;
-  readonly preposition: "on" | "in";
+  /** Whether the environment can be deployed. */
   readonly ready: boolean;
   readonly problems: readonly Problem[];
+  /** Facts that could not be read, and possible problems. */
   readonly notes: readonly string[];
-  /** One line each; empty if the target could not be reached. */
-  readonly facts: readonly string[];
+  /** Absent if the host or cluster could not be reached. */
+  readonly facts?: Facts | undefined;
+}
+
+/** Returns the report of a subject: an environment with its Docker endpoint or cluster. */
+export function reportOf<Subject, Facts>(subject: Subject, findings: HostVerdict, facts?: Facts) {
+  return { ...subject, ready: findings.problems.length === 0, ...findings, facts };
 }
 
 /** Renders findings: everything, or only problems and notes for a deployment. */
-export function doctorText(summary: DoctorSummary, content: "all" | "problems"): string {
-  const { environment, where, preposition, ready, problems, notes, facts } = summary;
+export function doctorText(
+  { environment, ready, problems, notes }: DoctorReport<unknown>,
+  where: string,
+  preposition: "on" | "in",
+  factLines: readonly string[],
+  content: "all" | "problems",
+): string {
   const verdict = ready
     ? `${environment}: ${where} is ready`
     : `${environment}: ${problems.length} ${problems.length === 1 ? "problem" : "problems"} ${preposition} ${where}`;
@@ -26,7 +38,7 @@ export function doctorText(summary: DoctorSummary, content: "all" | "problems"):
   if (content === "problems") return [verdict, ...details].join("\n");
   return [
     `${environment} ${preposition} ${where}`,
-    ...facts,
+    ...factLines,
     "",
     ...details,
     ...(details.length === 0 ? [] : [""]),
