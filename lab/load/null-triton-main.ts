@@ -2,5 +2,5 @@
 import { defaultModel } from "../../contract/models/index.ts";
 import { startNullTriton } from "./null-triton.ts";
 
-const { target } = await startNullTriton({ spec: defaultModel });
+const { target } = await startNullTriton(defaultModel);
 console.log(target);

@@ -12,25 +12,11 @@ import type { ModelSpec } from "../../contract/model-spec.ts";
 import type { TensorSpec } from "../../contract/tensor.ts";
 import { type ModelKind, tritonModelName } from "../../contract/triton-models.ts";
 
-/** Triton that computes nothing: it responds to every inference with the same embeddings, to measure its clients. */
+/** Triton server that computes nothing: it responds to every inference with the same embeddings, to measure its clients. */
 export interface NullTriton {
   /** `127.0.0.1:port` of its gRPC service. */
   readonly target: string;
-  /** Number of items of each inference so far. */
-  readonly batches: readonly number[];
   close(): Promise<void>;
-}
-
-export interface NullTritonOptions {
-  readonly spec: ModelSpec;
-  /** Number of concurrent inferences that a client can expect. @default 1 */
-  readonly instances?: number;
-  /**
-   * Called with each inference before its response is sent.
-   *
-   * @default - responds immediately
-   */
-  readonly beforeResponse?: (items: number) => Promise<void>;
 }
 
 /** Models of the image tower and their payload formats. */
@@ -46,11 +32,9 @@ const windowBytes = 8 * 1024 * 1024;
 type Method = "ModelReady" | "ModelMetadata" | "ModelConfig" | "ModelInfer";
 
 /** Starts a Triton server that serves every payload format of an image tower on a free port of the loopback interface. */
-export async function startNullTriton(options: NullTritonOptions): Promise<NullTriton> {
-  const { beforeResponse } = options;
-  const batches: number[] = [];
+export async function startNullTriton(spec: ModelSpec): Promise<NullTriton> {
   const sessions = new Set<ServerHttp2Session>();
-  const models = new Models(options);
+  const models = new Models(spec);
   const server = createServer({ settings: { initialWindowSize: windowBytes } });
   server.on("session", (session) => {
     sessions.add(session);
@@ -60,15 +44,13 @@ export async function startNullTriton(options: NullTritonOptions): Promise<NullT
   });
   server.on("stream", (stream, headers) => {
     const method = String(headers[":path"]).split("/").at(-1);
-    receive(stream, async (message) => {
+    receive(stream, (message) => {
       if (method !== "ModelInfer") {
         respond(stream, models.response(method as Method, message));
         return;
       }
       const request = methodOf("ModelInfer").requestDeserialize(message);
       const items = Number(request.inputs[0]?.shape[0]);
-      batches.push(items);
-      await beforeResponse?.(items);
       respond(stream, models.embeddings(request.model_name, items));
     });
   });
@@ -76,7 +58,6 @@ export async function startNullTriton(options: NullTritonOptions): Promise<NullT
   await once(server, "listening");
   return {
     target: `127.0.0.1:${(server.address() as AddressInfo).port}`,
-    batches,
     async close() {
       for (const session of sessions) session.destroy();
       server.close();
@@ -88,13 +69,13 @@ export async function startNullTriton(options: NullTritonOptions): Promise<NullT
 /** Bytes before a gRPC message: whether it is compressed, and its length. */
 const prefixBytes = 5;
 
-function receive(stream: ServerHttp2Stream, onMessage: (message: Buffer) => Promise<void>): void {
+function receive(stream: ServerHttp2Stream, onMessage: (message: Buffer) => void): void {
   const chunks: Buffer[] = [];
   stream.on("error", () => {});
   stream.on("data", (chunk: Buffer) => chunks.push(chunk));
   stream.on("end", () => {
     const body = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
-    void onMessage(body.subarray(prefixBytes));
+    onMessage(body.subarray(prefixBytes));
   });
 }
 
@@ -109,17 +90,17 @@ function respond(stream: ServerHttp2Stream, message: Buffer | undefined): void {
 
 /** Encoded responses of the models of one image tower. */
 class Models {
-  readonly #options: NullTritonOptions;
+  readonly #spec: ModelSpec;
   readonly #output: TensorSpec;
   readonly #embeddings = new Map<string, Buffer>();
 
-  constructor(options: NullTritonOptions) {
-    this.#options = options;
-    this.#output = embeddingTensor(options.spec, imageTowerOf(options.spec));
+  constructor(spec: ModelSpec) {
+    this.#spec = spec;
+    this.#output = embeddingTensor(spec, imageTowerOf(spec));
   }
 
   response(method: Method, message: Buffer): Buffer | undefined {
-    const { spec, instances = 1 } = this.#options;
+    const spec = this.#spec;
     switch (method) {
       case "ModelReady":
         return framed("ModelReady", { ready: true });
@@ -141,7 +122,7 @@ class Models {
         return framed("ModelConfig", {
           config: {
             max_batch_size: spec.batching.maximum,
-            instance_group: [{ count: instances, kind: "KIND_CPU" }],
+            instance_group: [{ count: 1, kind: "KIND_CPU" }],
           },
         });
       default:
