@@ -1,13 +1,10 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { endpointStyle } from "../../report/plots/plot-styles.ts";
 import { pageStyle } from "../../report/render/page-style.ts";
 import { renderHtml } from "../../report/render/render-html.ts";
 import { renderMarkdown } from "../../report/render/render-md.ts";
 import { renderText } from "../../report/render/render-text.ts";
-import { saveReports } from "../../report/save-reports.ts";
 import { type BenchRecord, parseBenchRecord } from "../record/bench-record.ts";
 import { benchRecordText, benchReportName } from "../record/record-text.ts";
 import { studyIds } from "../record/study-result.ts";
@@ -310,23 +307,8 @@ test("the text has all load points, recommendations and limitations, and ends wi
   expect(text.trimEnd().split("\n").at(-1)).toMatch(/^Lowest latency: .*\.$/);
 });
 
-test("a record and its reports are saved with the same name", () => {
-  const folder = mkdtempSync(join(tmpdir(), "clipstack-reports-"));
-  try {
-    const record = testBenchRecord();
-    const name = benchReportName(record);
-    const saved = saveReports(folder, name, benchRecordText(record), benchReport(record));
-    expect(saved.html).toBe(join(folder, "2026-11-21T10-30-00Z-sweep-single-gpu.html"));
-    expect(parseBenchRecord(readFileSync(saved.json, "utf8"), saved.json).loadPoints).toHaveLength(
-      record.loadPoints.length,
-    );
-    expect(readFileSync(saved.md, "utf8")).toBe(benchReportMarkdown(record));
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
-});
-
-test("the file name of a run against addresses names no environment", () => {
+test("the file name of a run has its start, kind and environments, or that it measured addresses", () => {
+  expect(benchReportName(testBenchRecord())).toBe("2026-11-21T10-30-00Z-sweep-single-gpu");
   const base = withoutLoadPoints();
   const record = { ...base, subject: { ...base.subject, environments: [] } };
   expect(benchReportName(record)).toBe("2026-11-21T10-30-00Z-bench-addresses");

@@ -1,38 +1,17 @@
 import { createServer } from "node:http";
-import { afterEach, beforeEach, expect, test } from "vitest";
-import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
-import { defaultModel } from "../../contract/models/index.ts";
-import { tritonModel } from "../../contract/triton-models.ts";
-import { type TestRepository, testRepository } from "../../emulator/test-repository.ts";
-import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
+import { expect, onTestFinished, test } from "vitest";
 import type { BenchEvent } from "../measure/bench-events.ts";
 import type { StudyResult } from "../record/study-result.ts";
 import { testContext, testTarget } from "../run/test-run.ts";
 import { measureQueueDelays } from "./queue-delay-study.ts";
+import { delayOf, queueModel, startQueueServer } from "./test-queue-delay.ts";
 import { testGrid, testStudyRun } from "./test-study-run.ts";
 
-const { name: model, maxQueueDelayMicroseconds: own } = tritonModel(defaultModel, "fp32");
-const closers: (() => unknown)[] = [];
-let repository: TestRepository;
-beforeEach(async () => {
-  const { text } = deployedModelConfig({ spec: defaultModel, modelKind: "fp32" }, 1);
-  repository = await testRepository({ [`${model}/configs/deployed.pbtxt`]: text });
-  closers.push(() => repository.remove());
-});
-afterEach(async () => {
-  for (const close of closers.splice(0).reverse()) await close();
-});
+const { name: model, maxQueueDelayMicroseconds: own } = queueModel;
 
 /** Triton that loads a model a number of times and then fails. */
 async function triton(loads = Number.POSITIVE_INFINITY) {
-  const flags = {
-    "model-config-name": "deployed",
-    "model-control-mode": "explicit" as const,
-    "load-model": [model],
-    "allow-metrics": false,
-  };
-  const server = await startTritonEmulator(repository.flags(flags), { log: () => {} });
-  closers.push(() => server.stop());
+  const url = await startQueueServer();
   let loadRequests = 0;
   const before = createServer(async (request, response) => {
     const chunks: Buffer[] = [];
@@ -41,26 +20,20 @@ async function triton(loads = Number.POSITIVE_INFINITY) {
       response.writeHead(500).end('{"error":"out of memory"}');
       return;
     }
-    const answer = await fetch(`http://127.0.0.1:${server.ports.http}${request.url}`, {
+    const answer = await fetch(`${url}${request.url}`, {
       method: request.method,
       ...(request.method === "POST" ? { body: Buffer.concat(chunks) } : {}),
     });
     response.writeHead(answer.status).end(Buffer.from(await answer.arrayBuffer()));
   });
   await new Promise<void>((resolve) => before.listen(0, "127.0.0.1", resolve));
-  closers.push(() => {
+  onTestFinished(() => {
     before.closeAllConnections();
     before.close();
   });
   const address = before.address();
   const port = typeof address === "object" && address !== null ? address.port : 0;
   return `http://127.0.0.1:${port}`;
-}
-
-async function delayOf(url: string): Promise<unknown> {
-  const answer = await fetch(`${url}/v2/models/${model}/config`);
-  const config = (await answer.json()) as { readonly dynamic_batching: Record<string, unknown> };
-  return config.dynamic_batching.max_queue_delay_microseconds;
 }
 
 /** Study of one modified queue delay; `measure` replaces its load. */

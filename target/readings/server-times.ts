@@ -75,11 +75,17 @@ export function serverTimes(
   target: Pick<TargetEndpoint, "endpoint"> & BenchModel,
   payload: PayloadFormat,
 ): ServerTimes | undefined {
-  const delta = (
-    role: MetricsSource["role"],
-    name: string,
-    labels: Readonly<Record<string, string>> = {},
-  ) => counterIncrease(before, after, role, name, labels);
+  const delta: Delta = (role, name, labels = {}) => {
+    let sum = 0;
+    for (const [source, { role: sourceRole, metrics }] of after) {
+      if (sourceRole !== role) continue;
+      const grown =
+        (metricSum(metrics, name, labels) ?? 0) -
+        (metricSum(before.get(source)?.metrics ?? [], name, labels) ?? 0);
+      sum += grown < 0 ? Number.NaN : grown;
+    }
+    return sum;
+  };
   return hasEmbedApi(target.endpoint)
     ? embedTimes(delta, target.model)
     : tritonTimes(delta, target, payload);
@@ -91,24 +97,6 @@ type Delta = (
   name: string,
   labels?: Readonly<Record<string, string>>,
 ) => number;
-
-function counterIncrease(
-  before: ServerCounters,
-  after: ServerCounters,
-  role: MetricsSource["role"],
-  name: string,
-  labels: Readonly<Record<string, string>>,
-): number {
-  let sum = 0;
-  for (const [source, { role: sourceRole, metrics }] of after) {
-    if (sourceRole !== role) continue;
-    const grown =
-      (metricSum(metrics, name, labels) ?? 0) -
-      (metricSum(before.get(source)?.metrics ?? [], name, labels) ?? 0);
-    sum += grown < 0 ? Number.NaN : grown;
-  }
-  return sum;
-}
 
 function tritonTimes(
   delta: Delta,
