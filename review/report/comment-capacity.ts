@@ -110,7 +110,7 @@ export function servingSection(stacks: readonly StackReview[], level: Level): re
       ? []
       : [
           details(
-            `${plural(same.length, "Triton")} with unchanged image, instances and TensorRT settings`,
+            `${plural(same.length, "Triton server")} with unchanged image, instances and TensorRT settings`,
             [table(same)],
           ),
         ]),
