@@ -3,10 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Modality, ModelSpec } from "../contract/model-spec.ts";
 import { catalogueNames, modelCatalogue } from "../contract/models/index.ts";
-import { parseTritonArgs } from "../contract/triton-flags.ts";
 import { defaultSeed, generateModel } from "../model-tools/generate/generate.ts";
 import { writeModelRepository } from "../model-tools/repository/repository.ts";
-import { startTritonEmulator } from "./triton-emulator.ts";
+import { localFlags, startTritonEmulator } from "./triton-emulator.ts";
 
 /** Model of an ONNX file. */
 export interface OnnxModel {
@@ -29,9 +28,9 @@ export interface TritonEmulatorSettings {
    */
   readonly models: readonly (OnnxModel | ModelSpec | string)[] | string;
   /**
-   * Options of `tritonserver`.
+   * Options of `tritonserver`. The ports are always free ones.
    *
-   * @default - free ports of 127.0.0.1
+   * @default - none
    */
   readonly args?: readonly string[];
   /**
@@ -62,22 +61,14 @@ export async function createTritonEmulator(
   settings: TritonEmulatorSettings,
 ): Promise<TritonEmulator> {
   const { models, args = [], log = () => {} } = settings;
-  const written = typeof models === "string" ? undefined : await writeRepository(models);
-  const remove = () => (written === undefined ? undefined : rm(written, { recursive: true }));
+  const isGiven = typeof models === "string";
+  const repository = isGiven ? models : await mkdtemp(join(tmpdir(), "triton-emulator-"));
+  const remove = async () => {
+    if (!isGiven) await rm(repository, { recursive: true });
+  };
   try {
-    const server = await startTritonEmulator(
-      {
-        ...parseTritonArgs([
-          `--model-repository=${written ?? models}`,
-          ...["http", "grpc", "metrics"].map((service) => `--${service}-address=127.0.0.1`),
-          ...args,
-        ]),
-        "http-port": 0,
-        "grpc-port": 0,
-        "metrics-port": 0,
-      },
-      { log },
-    );
+    if (!isGiven) await writeModels(models, repository);
+    const server = await startTritonEmulator(localFlags(repository, args), { log });
     const { http, grpc, metrics } = server.ports;
     return {
       httpUrl: `http://127.0.0.1:${http}`,
@@ -94,20 +85,14 @@ export async function createTritonEmulator(
   }
 }
 
-/** Writes a model repository to a temporary folder. @returns Its path. */
-async function writeRepository(
+/** Writes models to an empty model repository. */
+async function writeModels(
   models: readonly (OnnxModel | ModelSpec | string)[],
-): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), "triton-emulator-"));
-  try {
-    for (const model of models) {
-      if (typeof model === "object" && "file" in model) await addOnnxModel(model, folder);
-      else await addRandomModel(typeof model === "string" ? specNamed(model) : model, folder);
-    }
-    return folder;
-  } catch (error) {
-    await rm(folder, { recursive: true });
-    throw error;
+  folder: string,
+): Promise<void> {
+  for (const model of models) {
+    if (typeof model === "object" && "file" in model) await addOnnxModel(model, folder);
+    else await addRandomModel(typeof model === "string" ? specNamed(model) : model, folder);
   }
 }
 

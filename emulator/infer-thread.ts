@@ -1,10 +1,6 @@
 import type { InferRequest } from "../client/triton/wire.ts";
 import { decodeInferRequest, jsonLength } from "../client/triton/wire-http.ts";
-import { TaskThread } from "../http/task-thread.ts";
-import { isTransferable } from "../inference/threads/transferable.ts";
-
-/** Maximum size of JSON that is parsed on the event loop: 64 KiB of numbers take less than a millisecond. */
-const inlineBytes = 64 * 1024;
+import { inlineJsonBytes, TaskThread } from "../http/task-thread.ts";
 
 /** Body of an inference request for the thread. Its memory moves there. */
 export interface InferTask {
@@ -23,12 +19,10 @@ export class InferThread {
     headerLength: string | undefined,
     model: string,
   ): Promise<InferRequest> {
-    if (jsonLength(body, headerLength) <= inlineBytes) {
+    if (jsonLength(body, headerLength) <= inlineJsonBytes) {
       return decodeInferRequest(body, headerLength, model);
     }
-    const bytes = isTransferable(body) ? body : new Uint8Array(body);
-    const task = { body: bytes, headerLength, model };
-    return (await this.#thread.run(task, [bytes.buffer as ArrayBuffer])) as InferRequest;
+    return (await this.#thread.runWithBody({ body, headerLength, model })) as InferRequest;
   }
 
   async close(): Promise<void> {

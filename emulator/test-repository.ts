@@ -2,10 +2,11 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defaultModel } from "../contract/models/index.ts";
-import { parseTritonArgs, type ResolvedTritonFlags } from "../contract/triton-flags.ts";
+import type { ResolvedTritonFlags } from "../contract/triton-flags.ts";
 import { tritonModelName } from "../contract/triton-models.ts";
 import { tinyModel } from "../model-tools/generate/test-model.ts";
 import { writeModelRepository } from "../model-tools/repository/repository.ts";
+import { localFlags } from "./triton-emulator.ts";
 
 const fp32Name = tritonModelName(defaultModel, "fp32");
 
@@ -73,16 +74,7 @@ export function repositoryAt(path: string): TestRepository {
   return {
     path,
     flags: (overrides = {}) => ({
-      ...parseTritonArgs([
-        `--model-repository=${path}`,
-        "--http-address=127.0.0.1",
-        "--grpc-address=127.0.0.1",
-        "--metrics-address=127.0.0.1",
-        "--exit-timeout-secs=10",
-      ]),
-      "http-port": 0,
-      "grpc-port": 0,
-      "metrics-port": 0,
+      ...localFlags(path, ["--exit-timeout-secs=10"]),
       ...overrides,
     }),
     remove: () => rm(path, { recursive: true, force: true }),

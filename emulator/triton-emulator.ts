@@ -64,6 +64,16 @@ export interface RunningTritonEmulator {
   stop(): Promise<void>;
 }
 
+/** Flags of a server on free ports of 127.0.0.1. */
+export function localFlags(repository: string, args: readonly string[] = []): ResolvedTritonFlags {
+  const flags = parseTritonArgs([
+    `--model-repository=${repository}`,
+    ...["http", "grpc", "metrics"].map((service) => `--${service}-address=127.0.0.1`),
+    ...args,
+  ]);
+  return { ...flags, "http-port": 0, "grpc-port": 0, "metrics-port": 0 };
+}
+
 /**
  * Loads the models, then listens. Port 0 selects a free port.
  *

@@ -1,6 +1,7 @@
 import { Worker } from "node:worker_threads";
 import { WireError } from "../client/triton/wire.ts";
 import { threadLimits } from "../inference/threads/thread-limits.ts";
+import { isTransferable } from "../inference/threads/transferable.ts";
 import { EmbedError } from "./embed-error.ts";
 
 export type TaskResult = { readonly value: unknown } | { readonly failure: TaskFailure };
@@ -19,6 +20,9 @@ interface PendingTask {
   resolve(value: unknown): void;
   reject(error: Error): void;
 }
+
+/** Maximum size of JSON that is parsed on the event loop: 64 KiB of numbers take less than a millisecond. */
+export const inlineJsonBytes = 64 * 1024;
 
 /** Thread that performs tasks in order. The first task starts it, and the next one after it has exited. */
 export class TaskThread<Task> {
@@ -44,6 +48,12 @@ export class TaskThread<Task> {
       this.#pending.push({ resolve, reject });
       this.#worker.postMessage(task, transferred);
     });
+  }
+
+  /** Runs a task whose body moves to the thread; a body that shares its memory with others is copied. */
+  runWithBody(task: Task & { readonly body: Buffer }): Promise<unknown> {
+    const body = isTransferable(task.body) ? task.body : new Uint8Array(task.body);
+    return this.run({ ...task, body }, [body.buffer as ArrayBuffer]);
   }
 
   async close(): Promise<void> {

@@ -173,9 +173,6 @@ function folderOf(file: string, name: string): string {
   return parts.length === 1 ? "." : (parts[0] ?? ".");
 }
 
-/** Packages whose folders have no order yet. */
-const unordered: readonly string[] = ["bench", "inference-image", "client", "inference"];
-
 /** Imports between folders of a package against the order of its README, as sentences that say what to do. */
 function wrongFolders(
   all: readonly Import[],
@@ -185,8 +182,7 @@ function wrongFolders(
     .filter(({ from }) => isRelative(from) && !from.endsWith("/package.json"))
     .flatMap((each) => {
       const name = packageOf(each.file);
-      if (name === undefined || unordered.includes(name) || packageOf(targetOf(each)) !== name)
-        return [];
+      if (name === undefined || packageOf(targetOf(each)) !== name) return [];
       const [importer, imported] = [folderOf(each.file, name), folderOf(targetOf(each), name)];
       if (importer === imported) return [];
       const order = orderOf(name);

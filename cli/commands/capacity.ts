@@ -1,6 +1,5 @@
 import type { Command } from "commander";
 import { predictionInterval } from "../../bench/capacity/intervals.ts";
-
 import { topologies } from "../../bench/capacity/model.ts";
 import { planJob, transferCost } from "../../bench/capacity/plan.ts";
 import { calibrateRecord } from "../../bench/capacity/record-times.ts";

@@ -1,6 +1,7 @@
 import { embedBase64Request } from "../../contract/embed-api.ts";
 import { EmbedError } from "../../http/embed-error.ts";
-import { type BodyParser, inlineJsonBytes } from "./body-thread.ts";
+import { inlineJsonBytes } from "../../http/task-thread.ts";
+import type { BodyParser } from "./body-thread.ts";
 import type { ImageRequest } from "./form-files.ts";
 import { parseBody } from "./parse-body.ts";
 

@@ -1,8 +1,4 @@
 import { TaskThread } from "../../http/task-thread.ts";
-import { isTransferable } from "../../inference/threads/transferable.ts";
-
-/** Maximum size of JSON that is parsed on the event loop: 64 KiB of numbers take less than a millisecond. */
-export const inlineJsonBytes = 64 * 1024;
 
 /** Parser of one kind of body. */
 export interface BodyParser<Value> {
@@ -42,9 +38,7 @@ export class BodyThread {
     contentType = "application/json",
   ): Promise<Value> {
     if (body.byteLength <= parser.inlineBytes) return parser.parse(body, contentType);
-    const bytes = isTransferable(body) ? body : new Uint8Array(body);
-    const task = { kind: parser.kind, body: bytes, contentType };
-    return (await this.#thread.run(task, [bytes.buffer as ArrayBuffer])) as Value;
+    return (await this.#thread.runWithBody({ kind: parser.kind, body, contentType })) as Value;
   }
 
   async close(): Promise<void> {

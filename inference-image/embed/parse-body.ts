@@ -9,7 +9,8 @@ import {
 } from "../../contract/embed-api.ts";
 import type { Modality } from "../../contract/model-spec.ts";
 import { EmbedError, tooManyImages } from "../../http/embed-error.ts";
-import { type BodyParser, inlineJsonBytes } from "./body-thread.ts";
+import { inlineJsonBytes } from "../../http/task-thread.ts";
+import type { BodyParser } from "./body-thread.ts";
 
 /** Maximum length of a message that quotes the body, in characters. */
 const maxMessageLength = 200;

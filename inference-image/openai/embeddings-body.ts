@@ -7,8 +7,9 @@ import {
   embeddingsRequest,
 } from "../../contract/openai-api.ts";
 import { EmbedError } from "../../http/embed-error.ts";
+import { inlineJsonBytes } from "../../http/task-thread.ts";
 import { decodeBase64 } from "../embed/base64-images.ts";
-import { type BodyParser, inlineJsonBytes } from "../embed/body-thread.ts";
+import type { BodyParser } from "../embed/body-thread.ts";
 import { parseJson } from "../embed/parse-body.ts";
 
 /** Input of an embedding. */

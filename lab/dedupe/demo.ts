@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { copyFile, mkdtemp, rm } from "node:fs/promises";
-import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { freePorts } from "../../artefact/free-ports.ts";
 import { embedPaths } from "../../contract/embed-routes.ts";
 import { efficientnetLite0 } from "../../contract/models/efficientnet-lite0.ts";
 import { defaultModel } from "../../contract/models/index.ts";
@@ -134,7 +134,7 @@ async function withServer(
   precision: ModelPrecision,
   work: (url: () => Promise<string>) => Promise<void>,
 ): Promise<void> {
-  const port = await freePort();
+  const [port] = await freePorts(1);
   const url = `http://127.0.0.1:${port}`;
   const server = spawn(
     process.execPath,
@@ -198,14 +198,6 @@ async function serverReady(server: ChildProcess, url: string): Promise<void> {
     await sleep(200);
   }
   throw new DedupeError("failed", `clipstack serve is not ready after ${startTimeoutMs / 1000} s`);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
 }
 
 await runMain(
