@@ -59,11 +59,6 @@ export const commandsRun: readonly RunCommand[] = [
       "npx clipstack capacity --images 1000000 --within 6h --bandwidth 200Mbps --round-trip 35ms",
     prints: /rtx-a4000 +- +jpeg +128 +1,376/,
   },
-  {
-    command:
-      "npx clipstack capacity --record bench/reports/2026-11-24T13-39-41Z-bench-single-gpu.json --check",
-    prints: /every load point of the record calibrates the model/,
-  },
   { command: "npx clipstack report record.json --format md", prints: /^## Bench: / },
   {
     command: "npx clipstack compare before.json after.json --fail-over 5% --format md",

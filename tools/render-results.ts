@@ -1,4 +1,5 @@
-import { formatError, formatNumber } from "../bench/capacity/capacity-format.ts";
+import { formatNumber } from "../bench/capacity/capacity-format.ts";
+import { formatError } from "../lab/capacity/calibration-text.ts";
 import { checkPublished } from "../lab/capacity/check.ts";
 import type { Figure, PublishedFile } from "../lab/capacity/published.ts";
 import { publishedFacts } from "../lab/capacity/table.ts";

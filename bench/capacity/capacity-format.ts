@@ -19,9 +19,3 @@ export function formatNumber(value: number): string {
   if (size >= 10) return value.toFixed(1);
   return size >= 1 || size === 0 ? value.toFixed(2) : value.toPrecision(2);
 }
-
-export function formatError(error: number | undefined): string {
-  if (error === undefined) return "";
-  const percent = Math.round(100 * error);
-  return percent === 0 ? "0 %" : `${percent > 0 ? "+" : ""}${percent} %`;
-}

@@ -7,7 +7,7 @@ const times = publishedTimes(10_000);
 const perCore = capacityTable.parameters.ingestPerCore;
 
 const scenario: Scenario = {
-  device: { name: "a100-sxm4-80gb" },
+  device: { name: "a100-sxm4-80gb", usdPerHour: 1.5 },
   gpus: 4,
   topology: "instance-group",
   backend: "tensorrt",

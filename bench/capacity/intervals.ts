@@ -1,6 +1,6 @@
 import { quantile } from "../../target/stats/statistics.ts";
 import type { ErrorFactors } from "./capacity-table.ts";
-import { bytesPerImage, predictScenario, type Scenario } from "./scenario.ts";
+import { bytesPerImage, costPerThousand, predictScenario, type Scenario } from "./scenario.ts";
 import type { ServiceTimes } from "./service-times.ts";
 
 /** 10th and 90th percentile of a prediction. */
@@ -21,8 +21,7 @@ export interface Uncertainty {
 export interface PredictionInterval {
   readonly imagesPerSecond: Band;
   readonly latencyMs: Band;
-  /** Absent without a price. */
-  readonly usdPerThousand?: Band;
+  readonly usdPerThousand: Band;
 }
 
 /** Number of repetitions of the errors of each setting, so that all settings count equally. */
@@ -67,9 +66,13 @@ export function predictionInterval(
   );
   const latencies = predictions.map(({ latencyMs }) => latencyMs);
   const latencyMs = bandOf(latencies, uncertainty.factors.latency);
-  const [{ usdPerThousand, imagesPerSecond: rate } = { imagesPerSecond: Number.NaN }] = predictions;
-  if (usdPerThousand === undefined) return { imagesPerSecond, latencyMs };
-  const perRate = usdPerThousand * rate;
-  const usd = { p10: perRate / imagesPerSecond.p90, p90: perRate / imagesPerSecond.p10 };
-  return { imagesPerSecond, latencyMs, usdPerThousand: usd };
+  const usdPerHour = scenario.device.usdPerHour * scenario.gpus;
+  return {
+    imagesPerSecond,
+    latencyMs,
+    usdPerThousand: {
+      p10: costPerThousand(usdPerHour, imagesPerSecond.p90),
+      p90: costPerThousand(usdPerHour, imagesPerSecond.p10),
+    },
+  };
 }

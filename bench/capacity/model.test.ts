@@ -6,7 +6,6 @@ const system: System = {
   oneConnection: false,
   client: { betweenMs: 0, writeMsPerImage: 0 },
   overheadMs: 0,
-  overheadMsPerImage: 0,
   ingestMsPerImage: 0,
   compute: { firstMs: 5, perImageMs: 1 },
   maxBatch: 32,

@@ -31,8 +31,6 @@ export interface System {
   readonly decode?: { readonly msPerImage: number; readonly workers: number };
   /** Server time other than compute, mostly in the batcher; independent of the load. */
   readonly overheadMs: number;
-  /** Overhead per image of a request; concurrent, without a queue. */
-  readonly overheadMsPerImage: number;
   /**
    * Time in ms that a Triton server needs to receive the tensor of one image. A Triton server
    * receives one tensor at a time.
@@ -109,10 +107,7 @@ export function stationsOf(demand: Demand, system: System): readonly Station[] {
               Math.min(requests * images, decode.workers) / Math.min(images, decode.workers),
           }),
         ]),
-    named("overhead", {
-      demandMs: system.overheadMs + system.overheadMsPerImage * images,
-      speedUp: delay,
-    }),
+    named("overhead", { demandMs: system.overheadMs, speedUp: delay }),
     named("ingest", { demandMs: system.ingestMsPerImage * images, copies: servers }),
     named("gpu", {
       demandMs: executionMs(system.compute, images),

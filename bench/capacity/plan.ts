@@ -4,7 +4,6 @@ import {
   bottleneckOf,
   bytesPerImage,
   type Device,
-  hasTimesFor,
   type Payload,
   ratesByClients,
   type Scenario,
@@ -29,13 +28,13 @@ export interface Choices {
 export interface Option {
   readonly scenario: Scenario;
   readonly imagesPerSecond: number;
-  /** 10th and 90th percentile of the prediction; absent if its error is unknown. */
-  readonly interval?: Band;
+  /** 10th and 90th percentile of the prediction. */
+  readonly interval: Band;
   readonly bottleneck: StationName;
   readonly hours: number;
-  /** Cost of the job; absent without a price. */
-  readonly usd?: number;
-  /** Whether the 10th percentile of the prediction, or the prediction if its error is unknown, is fast enough. */
+  /** Cost of the job. */
+  readonly usd: number;
+  /** Whether the 10th percentile of the prediction is fast enough. */
   readonly meetsDeadline: boolean;
 }
 
@@ -50,7 +49,7 @@ export function transferCost(images: number, jpegBytes: number, usdPerGb: number
 
 export interface Plan {
   readonly requiredImagesPerSecond: number;
-  /** Options with a sufficient number of clients: those that meet the deadline first, ordered by cost, or by GPUs without a price. */
+  /** Options with a sufficient number of clients: those that meet the deadline first, ordered by cost. */
   readonly options: readonly Option[];
   /** Bandwidth required for the payload, in Mbit/s. */
   readonly requiredBandwidth: readonly { readonly payload: Payload; readonly mbps: number }[];
@@ -62,52 +61,44 @@ export function planJob(
   base: Omit<Scenario, "device" | "gpus" | "topology" | "payload" | "concurrency">,
   choices: Choices,
   times: ServiceTimes,
-  uncertainty?: Uncertainty,
+  uncertainty: Uncertainty,
 ): Plan {
   const requiredImagesPerSecond = job.images / (job.withinHours * 3600);
   const options = choices.payloads.flatMap((payload) =>
-    choices.devices
-      .filter((device) => hasTimesFor({ ...base, device, payload }, times))
-      .flatMap((device) =>
-        choices.gpus.flatMap((gpus) =>
-          (gpus === 1 ? choices.topologies.slice(0, 1) : choices.topologies).map((topology) =>
-            withBestClients(
-              {
-                ...base,
-                backend: base.served?.[payload] ?? base.backend,
-                device,
-                gpus,
-                topology,
-                payload,
-              },
-              choices.concurrencies,
-              requiredImagesPerSecond,
-              job,
-              times,
-              uncertainty,
-            ),
+    choices.devices.flatMap((device) =>
+      choices.gpus.flatMap((gpus) =>
+        (gpus === 1 ? choices.topologies.slice(0, 1) : choices.topologies).map((topology) =>
+          withBestClients(
+            {
+              ...base,
+              backend: base.served?.[payload] ?? base.backend,
+              device,
+              gpus,
+              topology,
+              payload,
+            },
+            choices.concurrencies,
+            requiredImagesPerSecond,
+            job,
+            times,
+            uncertainty,
           ),
         ),
       ),
+    ),
   );
   return {
     requiredImagesPerSecond,
     options: options.sort(
       (a, b) =>
         Number(b.meetsDeadline) - Number(a.meetsDeadline) ||
-        (a.meetsDeadline ? cheaper(a, b) || a.hours - b.hours : faster(a, b) || cheaper(a, b)),
+        (a.meetsDeadline ? a.usd - b.usd || a.hours - b.hours : faster(a, b) || a.usd - b.usd),
     ),
     requiredBandwidth: choices.payloads.map((payload) => ({
       payload,
       mbps: (requiredImagesPerSecond * bytesPerImage({ ...base, payload }, times) * 8) / 1e6,
     })),
   };
-}
-
-/** Orders by cost; options without a price come last, ordered by GPUs. */
-function cheaper(a: Option, b: Option): number {
-  if (a.usd === undefined && b.usd === undefined) return a.scenario.gpus - b.scenario.gpus;
-  return a.usd === undefined ? 1 : b.usd === undefined ? -1 : a.usd - b.usd;
 }
 
 /** Orders by hours if they differ by more than 1 %. */
@@ -125,13 +116,11 @@ function withBestClients(
   requiredImagesPerSecond: number,
   job: Job,
   times: ServiceTimes,
-  uncertainty: Uncertainty | undefined,
+  uncertainty: Uncertainty,
 ): Option {
   // rate at which the 10th percentile is fast enough
   const safeImagesPerSecond =
-    uncertainty === undefined
-      ? requiredImagesPerSecond
-      : requiredImagesPerSecond / bandOf([1], uncertainty.factors.throughput).p10;
+    requiredImagesPerSecond / bandOf([1], uncertainty.factors.throughput).p10;
   const rates = ratesByClients(scenario, times, Math.max(...concurrencies));
   const maximum = Math.max(...concurrencies.map((clients) => rates[clients - 1] ?? 0));
   const sufficient =
@@ -141,26 +130,22 @@ function withBestClients(
       .sort((a, b) => a - b)
       .find((clients) => (rates[clients - 1] ?? 0) >= sufficient) ?? Math.max(...concurrencies);
   const best = { ...scenario, concurrency };
-  const { usdPerHour } = scenario.device;
   const imagesPerSecond = rates[concurrency - 1] ?? 0;
   const hours = job.images / imagesPerSecond / 3600;
-  const interval =
-    uncertainty === undefined
-      ? undefined
-      : throughputBand(
-          uncertainty.times.map(
-            (some) => ratesByClients(scenario, some, concurrency)[concurrency - 1] ?? 0,
-          ),
-          scenario,
-          uncertainty,
-        );
+  const interval = throughputBand(
+    uncertainty.times.map(
+      (some) => ratesByClients(scenario, some, concurrency)[concurrency - 1] ?? 0,
+    ),
+    scenario,
+    uncertainty,
+  );
   return {
     scenario: best,
     imagesPerSecond,
-    ...(interval === undefined ? {} : { interval }),
+    interval,
     bottleneck: bottleneckOf(best, times),
     hours,
-    ...(usdPerHour === undefined ? {} : { usd: usdPerHour * scenario.gpus * hours }),
-    meetsDeadline: (interval?.p10 ?? imagesPerSecond) >= requiredImagesPerSecond,
+    usd: scenario.device.usdPerHour * scenario.gpus * hours,
+    meetsDeadline: interval.p10 >= requiredImagesPerSecond,
   };
 }

@@ -28,27 +28,13 @@ export type ServedPayloads = Partial<Readonly<Record<Payload, Backend>>>;
 /** Formats that a recommendation may name: no stack serves 8-bit pixels, and JSON is never the best format. */
 export const recommendedPayloads = ["jpeg", "fp32"] as const satisfies readonly Payload[];
 
-/** GPU, or the device of a record. */
+/** GPU with its price. */
 export interface Device {
-  /** Key of the GPU catalogue. */
+  /** Key of the GPU catalogue, or the name of a declared GPU. */
   readonly name: string;
-  readonly usdPerHour?: number;
+  readonly usdPerHour: number;
+  /** Month of the catalogue price; absent if the user set the price. */
   readonly priceDate?: string;
-  /** CPU of a record without a GPU; exactly one. */
-  readonly cpu?: true;
-}
-
-/** Times that apply to a payload format. */
-export function timesFor(payload: Payload, times: ServiceTimes): ServiceTimes {
-  return payload === "jpeg" ? { ...times, ...times.embed } : times;
-}
-
-/** Returns whether times exist for a scenario's device, backend and payload format. */
-export function hasTimesFor(
-  { device, backend, payload }: Pick<Scenario, "device" | "backend" | "payload">,
-  times: ServiceTimes,
-): boolean {
-  return timesFor(payload, times).supports?.(device.name, backend) ?? true;
 }
 
 export interface Scenario {
@@ -80,8 +66,7 @@ export interface ScenarioPrediction extends Prediction {
   readonly gpusAloneImagesPerSecond: number;
   /** Limit of the measured number of cores, if decoding or ingest on more cores is the bottleneck. */
   readonly measuredLimit?: number;
-  /** Absent without a price. */
-  readonly usdPerThousand?: number;
+  readonly usdPerThousand: number;
 }
 
 export const largestBatch = 32;
@@ -99,16 +84,14 @@ export function predictScenario(scenario: Scenario, times: ServiceTimes): Scenar
   const system = systemOf(scenario, times);
   const predicted = predict(demandOf(scenario, times), system);
   const share = measuredShare(hostShareOf(scenario, times), predicted.bottleneck);
-  const prediction = {
+  const usdPerHour = scenario.device.usdPerHour * scenario.gpus;
+  return {
     ...predicted,
     ...(share < 0.999 ? { measuredLimit: predicted.limitImagesPerSecond * share } : {}),
     gpusAloneImagesPerSecond:
       (1000 * scenario.gpus * system.maxBatch) / executionMs(system.compute, system.maxBatch),
+    usdPerThousand: costPerThousand(usdPerHour, predicted.imagesPerSecond),
   };
-  const { usdPerHour } = scenario.device;
-  if (usdPerHour === undefined) return prediction;
-  const all = usdPerHour * scenario.gpus;
-  return { ...prediction, usdPerThousand: costPerThousand(all, prediction.imagesPerSecond) };
 }
 
 /** Images per second with 1, 2, … `clients` clients. */
@@ -156,23 +139,20 @@ function demandOf(scenario: Scenario, times: ServiceTimes): Demand {
   };
 }
 
-function systemOf(scenario: Scenario, serviceTimes: ServiceTimes): System {
-  const { payload } = scenario;
-  const times = timesFor(payload, serviceTimes);
+function systemOf(scenario: Scenario, times: ServiceTimes): System {
   const { decode, ingestMsPerImage } = hostShareOf(scenario, times);
   return {
     link: scenario,
     oneConnection: false,
     client: {
       betweenMs: scenario.clientMs,
-      writeMsPerImage: payload === "json" ? times.jsonMsPerImage : 0,
+      writeMsPerImage: scenario.payload === "json" ? times.jsonMsPerImage : 0,
     },
     ...(decode === undefined ? {} : { decode }),
     overheadMs: times.overheadMs,
-    overheadMsPerImage: times.overheadMsPerImage,
     ingestMsPerImage,
     compute: times.compute(scenario.device.name, scenario.backend),
-    maxBatch: Math.min(largestBatch, serviceTimes.maxBatch ?? largestBatch),
+    maxBatch: Math.min(largestBatch, times.maxBatch),
     instances: 1,
     gpus: scenario.gpus,
     topology: scenario.topology,
@@ -210,26 +190,22 @@ function measuredShare(
  * Triton servers in proportion to their CPU time per image, unless the ingest time of a Triton
  * server was measured.
  */
-export function hostShareOf(scenario: Scenario, serviceTimes: ServiceTimes): HostShare {
+export function hostShareOf(scenario: Scenario, times: ServiceTimes): HostShare {
   const { payload, topology, gpus } = scenario;
-  const times = timesFor(payload, serviceTimes);
   const cores = coresOf(scenario);
-  const decodeMs = payload === "jpeg" ? times.decodeMsPerImage + (times.gatewayMsPerImage ?? 0) : 0;
+  const decodeMs = payload === "jpeg" ? times.decodeMsPerImage + times.gatewayMsPerImage : 0;
   // a gateway forwards float32 tensors to its Triton servers
   const perCore = times.ingestPerCore;
   const kind = payload === "jpeg" ? "grpcFp32" : payload === "uint8" ? "httpUint8" : "httpFp32";
-  const decodeShare =
-    perCore === undefined || times.ingestMsPerImage !== undefined
-      ? 1
-      : decodeMs / (decodeMs + perCore.ms[kind]);
+  const givenIngestMs = payload === "jpeg" && times.embedComputes ? 0 : times.ingestMsPerImage;
+  const decodeShare = givenIngestMs !== undefined ? 1 : decodeMs / (decodeMs + perCore.ms[kind]);
   const decode =
     payload === "jpeg"
       ? { msPerImage: decodeMs, workers: times.decodeWorkers ?? Math.max(1, cores * decodeShare) }
       : undefined;
-  if (times.ingestMsPerImage !== undefined || perCore === undefined) {
+  if (givenIngestMs !== undefined) {
     const tensorBytes = payload === "uint8" ? times.bytes.uint8 : times.bytes.fp32;
-    const ms = times.ingestMsPerImage ?? 0;
-    return { decode, ingestMsPerImage: (ms * tensorBytes) / times.bytes.fp32 };
+    return { decode, ingestMsPerImage: (givenIngestMs * tensorBytes) / times.bytes.fp32 };
   }
   const measuredCores = Math.min(cores, perCore.measuredCores);
   const coresPerTriton = (cores * (1 - decodeShare)) / (topology === "per-gpu" ? gpus : 1);
@@ -288,8 +264,6 @@ export function alternatives(scenario: Scenario, times: ServiceTimes): readonly 
       .filter(([, { payload: other }]) => other !== payload)
       .filter(([, { payload: other }]) => !(served && other) || other in served)
       .filter(([, { gpus: more = 1 }]) => more <= maxGpus || scenario.topology === "per-gpu")
-      .filter(([, { gpus: more, topology: other }]) => !scenario.device.cpu || !(more || other))
-      .filter(([, change]) => hasTimesFor({ ...scenario, ...change }, times))
       .map(([change, other, faster]) => ({
         change,
         scenario: { ...scenario, ...other },

@@ -29,48 +29,33 @@ export interface PayloadBytes {
   readonly embedding: { readonly binary: number; readonly json: number };
 }
 
-/** Times of the service, from published figures or a record. */
+/** Times of the service. */
 export interface ServiceTimes {
   /** Name of the model. */
   readonly model: string;
   readonly bytes: PayloadBytes;
-  /** Maximum batch of the model. @default largestBatch */
-  readonly maxBatch?: number;
+  readonly maxBatch: number;
   readonly compute: (device: string, backend: Backend) => ComputeTime;
   /** Returns whether the device's compute time was measured instead of derived from its peak performance. */
   readonly measured: (device: string, backend: Backend) => boolean;
-  /**
-   * Returns whether times exist for a device and backend.
-   *
-   * @default true for every device and backend
-   */
-  readonly supports?: (device: string, backend: Backend) => boolean;
   readonly decodeMsPerImage: number;
-  /** Processor time of the embed server per image, besides decoding. @default 0 */
-  readonly gatewayMsPerImage?: number;
+  /** Processor time of the embed server per image, besides decoding. */
+  readonly gatewayMsPerImage: number;
   /** Images decoded concurrently. @default - the cores of the host, less those for ingest */
   readonly decodeWorkers?: number;
   readonly overheadMs: number;
-  readonly overheadMsPerImage: number;
   /**
    * Ingest time of a float32 tensor by one Triton server; proportional to the bytes, independent of the cores.
    *
    * @default - follows from `ingestPerCore`
    */
   readonly ingestMsPerImage?: number;
-  /** Processor time of Triton per image. Required without `ingestMsPerImage`. */
-  readonly ingestPerCore?: IngestPerCore;
+  /** Processor time of Triton per image. */
+  readonly ingestPerCore: IngestPerCore;
+  /** Whether the embed server runs the model itself, so that no Triton server ingests its tensors. */
+  readonly embedComputes?: boolean;
   readonly jsonMsPerImage: number;
   readonly jsonBytesPerImage: number;
-  /** Set if the ingest time of one Triton server was measured. */
-  readonly ingestMeasured?: true;
-  /** Times of the embed API, if measured separately. @default the times of tensors sent to Triton */
-  readonly embed?: Partial<
-    Pick<
-      ServiceTimes,
-      "compute" | "measured" | "supports" | "overheadMs" | "overheadMsPerImage" | "ingestMsPerImage"
-    >
-  >;
 }
 
 export function executionMs({ firstMs, perImageMs }: ComputeTime, images: number): number {
@@ -207,7 +192,6 @@ export function publishedTimes(
     decodeMsPerImage: decodeMs,
     gatewayMsPerImage: Math.max(0, gatewayMs(parameters, jpegBytes) - decodeMs),
     overheadMs: parameters.overheadMs + parameters.inputMs,
-    overheadMsPerImage: 0,
     ingestPerCore: {
       ...ingestPerCore,
       ms: {

@@ -1,8 +1,7 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
-import { testBenchRecord, testSimulationRecord } from "../../bench/report/test-bench-record.ts";
 import { synthesizedText } from "../../review/test-stacks.ts";
 import { clipstack } from "../test-programs.ts";
 import { synthesized } from "../test-synthesized.ts";
@@ -107,7 +106,9 @@ describe("with an environment", () => {
     // the embed server runs ONNX Runtime itself, beside a Triton server with TensorRT
     expect(own.stdout).toMatch(/^rtx-4080, ONNX Runtime: a JPEG/);
     expect(own.stdout).not.toContain("tensor ingest");
-    expect((await environment("", "--payload", "fp32")).stdout).toMatch(/^rtx-4080, TensorRT/);
+    expect((await environment("", "--payload", "fp32", "--connections", "kept")).stdout).toMatch(
+      /^rtx-4080, TensorRT/,
+    );
     const other = await environment("", "--payload", "uint8");
     expect([other.exitCode, other.stderr]).toEqual([
       2,
@@ -139,68 +140,6 @@ describe("with an environment", () => {
   });
 });
 
-test("calibrates with a record and prints the error of each load point", async () => {
-  const file = join(folder, "record.json");
-  writeFileSync(file, JSON.stringify(testBenchRecord()));
-  const checked = await run("--record", file, "--check");
-  expect(checked.stdout).toMatch(/onnx-http b1 c16 .* predicted/);
-  const error = /Median error over \d+ predicted load points: [\d.]+ % of images\/s/;
-  expect(checked.stdout).toMatch(error);
-  const result = await run("--record", file, "--payload", "jpeg", "--concurrency", "4");
-  expect(result.stdout).toContain(`Calibrated with ${file}`);
-  expect(result.stdout).toContain("random weights");
-  expect(result.stdout).toMatch(error);
-});
-
-test("uses the backend of the record and rejects one that it lacks", async () => {
-  const file = join(folder, "onnx.json");
-  const all = testBenchRecord();
-  writeFileSync(
-    file,
-    JSON.stringify({
-      ...all,
-      loadPoints: all.loadPoints.filter(({ endpoint }) => endpoint.startsWith("onnx-")),
-    }),
-  );
-  const result = await run("--record", file, "--payload", "fp32", "--concurrency", "4");
-  expect(result.stdout).toMatch(/^NVIDIA A10, ONNX Runtime: float32/);
-  const lacked = await run("--record", file, "--payload", "fp32", "--backend", "tensorrt");
-  expect(lacked).toMatchObject({ exitCode: 2, stdout: "" });
-  expect(lacked.stderr).toContain(
-    `${file} has no load point with one client of TensorRT for --payload fp32, only of onnx-http`,
-  );
-});
-
-test("a record of a CPU has one device and no price", async () => {
-  const file = join(folder, "cpu.json");
-  writeFileSync(file, JSON.stringify(testSimulationRecord()));
-  const job = await run("--record", file, "--images", "1000", "--within", "24h");
-  expect(job.exitCode).toBe(0);
-  expect(job.stdout).toContain("without prices, the one with the fewest GPUs");
-  expect(job.stdout).not.toMatch(/\d × Test CPU|Costs are/);
-  const several = await run("--record", file, "--gpus", "4");
-  expect(several).toMatchObject({ exitCode: 2, stdout: "" });
-  expect(several.stderr).toContain("was measured on a CPU (Test CPU) and cannot predict 4 GPUs");
-});
-
-test("fails if a record has several environments and none is selected", async () => {
-  const file = join(folder, "several.json");
-  const all = testBenchRecord();
-  const others = all.loadPoints.map((point) => ({
-    ...point,
-    environment: "other",
-    id: `${point.id} 2`,
-  }));
-  writeFileSync(file, JSON.stringify({ ...all, loadPoints: [...all.loadPoints, ...others] }));
-  const failed = await run("--record", file);
-  expect(failed).toMatchObject({ exitCode: 2, stdout: "" });
-  expect(failed.stderr).toContain(
-    "several environments, single-gpu, other: select one with --environment",
-  );
-  const named = await run("--record", file, "--environment", "single-gpu");
-  expect(named.exitCode).toBe(0);
-});
-
 test("accepts a round trip of 0 ms", async () => {
   const { exitCode, stdout } = await run("--gpu", "t4", "--round-trip", "0ms", "--json");
   expect(exitCode).toBe(0);
@@ -210,7 +149,7 @@ test("accepts a round trip of 0 ms", async () => {
 });
 
 const wrong: readonly (readonly [readonly string[], string])[] = [
-  [[], "clipstack: an environment, --gpu or --record is required"],
+  [[], "clipstack: an environment or --gpu is required"],
   [["--gpu", "t4", "--images", "5"], "clipstack: a job requires both --images and --within"],
   [["--gpu", "t4", "--bandwidth", "100"], "must be a number above 0 with its unit, like 100Mbps"],
   [
@@ -224,8 +163,6 @@ const wrong: readonly (readonly [readonly string[], string])[] = [
   ],
   [["--gpu", "t4", "--egress-price", "-1"], "a number from 0 to 1000000000000"],
   [["--gpu", "a10g"], "Allowed choices are t4, l4"],
-  [["--check"], "clipstack: --check requires --record"],
-  [["--record", "nothing.json"], "clipstack: nothing.json: does not exist"],
 ];
 
 test.each(wrong)("fails with one line on %j", async (args, message) => {

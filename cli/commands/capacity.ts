@@ -2,7 +2,6 @@ import type { Command } from "commander";
 import { predictionInterval } from "../../bench/capacity/intervals.ts";
 import { topologies } from "../../bench/capacity/model.ts";
 import { planJob, transferCost } from "../../bench/capacity/plan.ts";
-import { calibrateRecord } from "../../bench/capacity/record-times.ts";
 import {
   alternatives,
   type Payload,
@@ -11,7 +10,6 @@ import {
   recommendedPayloads,
   type Scenario,
 } from "../../bench/capacity/scenario.ts";
-import type { BenchRecord } from "../../bench/record/bench-record.ts";
 import { gpuNames, gpuSpec } from "../../contract/gpus.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { UserError } from "../../contract/user-error.ts";
@@ -20,22 +18,15 @@ import {
   deviceOf,
   hardwareFromOptions,
   hardwareOfEnvironment,
+  type PublishedServiceTimes,
   payloadOf,
   type RequestedHardware,
-  readRecord,
-  type SourcedTimes,
   scenarioBase,
   serviceTimesOf,
-  withBackend,
+  timeSources,
 } from "../prepare/capacity-inputs.ts";
 import { addCapacityOptions, type CapacityArguments } from "../prepare/capacity-options.ts";
-import {
-  notesOf,
-  planText,
-  recordCheckText,
-  scenarioText,
-  type Trust,
-} from "../prepare/capacity-text.ts";
+import { notesOf, planText, scenarioText, type Trust } from "../prepare/capacity-text.ts";
 import { writeOutput } from "../shared/write-output.ts";
 
 /** Registers `clipstack capacity`, which predicts throughput, latency, cost and the bottleneck. */
@@ -52,7 +43,7 @@ export function registerCapacity(program: Command): void {
 
 const help = `
 The model is a closed queueing network of client work, link, round trips, decoding, batcher, tensor ingest and GPU. Its
-parameters come from published figures or from a record; docs/capacity.md explains them and lists the errors of the
+parameters come from published figures; docs/capacity.md explains them and lists the errors of the
 model. The command needs no GPU and measures nothing.
 
 Examples:
@@ -60,7 +51,6 @@ Examples:
   $ npx clipstack capacity multi-gpu-4x --payload fp32 --bandwidth 10Gbps --round-trip 0.2ms --connections kept --concurrency 64
   $ npx clipstack capacity --images 1000000 --within 6h --bandwidth 200Mbps --round-trip 35ms
   $ npx clipstack capacity --gpu a100-sxm4-80gb --gpus 8 --cores 96 --payload jpeg --bandwidth 10Gbps --concurrency 512
-  $ npx clipstack capacity --record bench/reports/….json --check
 
 Exit codes: 0 success, 1 no plan meets the deadline, 2 wrong usage or settings.`;
 
@@ -80,51 +70,35 @@ function capacity(environment: string | undefined, args: CapacityArguments): voi
 }
 
 function capacityResult(environment: string | undefined, args: CapacityArguments): CapacityResult {
-  const record = readRecord(args);
-  const calibrated = record && { record, calibration: calibrateRecord(record) };
-  if (args.check) {
-    if (calibrated === undefined) throw new UserError("--check requires --record");
-    const { calibration } = calibrated;
-    return { text: recordCheckText(calibration), json: calibration, exitCode: 0 };
-  }
   if ((args.images === undefined) !== (args.within === undefined)) {
     throw new UserError("a job requires both --images and --within");
   }
   const configured = environment === undefined ? {} : hardwareOfEnvironment(environment);
-  const hardware = withBackend({ ...configured, ...hardwareFromOptions(args) }, args, calibrated);
+  const hardware = { ...configured, ...hardwareFromOptions(args) };
   const { name, batching } = hardware.model ?? defaultModel;
   if (args.batchSize > batching.maximum) {
     throw new UserError(
       `--batch-size must be 1 to ${batching.maximum}, the maximum of ${name}, got ${args.batchSize}`,
     );
   }
-  const sourced = serviceTimesOf(calibrated, hardware, args);
-  const inputs: Inputs = { hardware, args, ...sourced, record };
+  const inputs: Inputs = { hardware, args, ...serviceTimesOf(hardware, args) };
   return args.images !== undefined && args.within !== undefined
     ? jobPlan({ images: args.images, withinHours: args.within }, inputs)
     : prediction(inputs);
 }
 
-interface Inputs extends SourcedTimes {
+interface Inputs extends PublishedServiceTimes {
   readonly hardware: RequestedHardware;
   readonly args: CapacityArguments;
-  readonly record: BenchRecord | undefined;
 }
 
-function prediction({
-  hardware,
-  args,
-  times,
-  uncertainty,
-  sources,
-  record,
-}: Inputs): CapacityResult {
+function prediction({ hardware, args, times, uncertainty }: Inputs): CapacityResult {
   const base = scenarioBase(hardware, args);
   const payload = payloadOf(hardware, args.payload);
   const scenario: Scenario = {
     ...base,
     backend: base.served?.[payload] ?? base.backend,
-    device: deviceOf(hardware, record),
+    device: deviceOf(hardware),
     gpus: hardware.gpus ?? 1,
     topology: hardware.topology ?? "instance-group",
     payload,
@@ -133,11 +107,10 @@ function prediction({
   const predicted = predictScenario(scenario, times);
   const others = alternatives(scenario, times);
   const trust: Trust = {
-    sources,
+    sources: timeSources,
     notes: notesOf(scenario, times, predicted.bottleneck),
   };
-  const interval =
-    uncertainty === undefined ? undefined : predictionInterval(scenario, uncertainty);
+  const interval = predictionInterval(scenario, uncertainty);
   const transfer = transferCost(1_000, scenario.jpegBytes, args.egressPrice);
   return {
     text: scenarioText(scenario, predicted, others, trust, transfer, interval),
@@ -159,22 +132,21 @@ function jobPayloads(
 
 function jobPlan(
   job: { readonly images: number; readonly withinHours: number },
-  { hardware, args, times, uncertainty, sources, record }: Inputs,
+  { hardware, args, times, uncertainty }: Inputs,
 ): CapacityResult {
-  if (hardware.price !== undefined && hardware.gpu === undefined && record === undefined) {
+  if (hardware.price !== undefined && hardware.gpu === undefined) {
     throw new UserError("--price is that of one GPU model: set --gpu");
   }
   const devices =
-    hardware.gpu === undefined && record === undefined
+    hardware.gpu === undefined
       ? gpuNames.map((name) => deviceFor(gpuSpec(name)))
-      : [deviceOf(hardware, record)];
-  const cpuOnly = devices.every(({ cpu }) => cpu);
+      : [deviceOf(hardware)];
   const plan = planJob(
     job,
     scenarioBase(hardware, args),
     {
       devices,
-      gpus: hardware.gpus === undefined ? (cpuOnly ? [1] : [1, 2, 4, 8]) : [hardware.gpus],
+      gpus: hardware.gpus === undefined ? [1, 2, 4, 8] : [hardware.gpus],
       topologies: hardware.topology === undefined ? topologies : [hardware.topology],
       payloads: jobPayloads(hardware, args.payload),
       concurrencies:
@@ -185,14 +157,10 @@ function jobPlan(
   );
   const [best] = plan.options;
   const notes = [
-    ...(best?.usd === undefined
-      ? []
-      : [
-          "Costs are for the hours of the job; catalogue prices are from different sources and months.",
-        ]),
+    "Costs are for the hours of the job; catalogue prices are from different sources and months.",
     ...(best === undefined ? [] : notesOf(best.scenario, times, best.bottleneck)),
   ];
-  const trust: Trust = { sources, notes };
+  const trust: Trust = { sources: timeSources, notes };
   const transfer = transferCost(job.images, args.jpegKb * 1000, args.egressPrice);
   return {
     text: planText(job, plan, 10, trust, transfer),

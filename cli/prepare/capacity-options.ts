@@ -36,9 +36,6 @@ export interface CapacityArguments {
   readonly decodeWorkers?: number;
   readonly ingestMs?: number;
   readonly clientMs: number;
-  readonly record?: string;
-  readonly environment?: string;
-  readonly check?: true;
   readonly json?: true;
   readonly output?: string;
 }
@@ -49,7 +46,6 @@ export function addCapacityOptions(command: Command): void {
   addLoadOptions(command);
   addCalibrationOptions(command);
   command
-    .option("--check", "compare the model with all loads of --record")
     .option("--json", "print only the result, as JSON")
     .option("--output <file>", "also write the result to this file, as JSON");
 }
@@ -69,10 +65,9 @@ function addHardwareOptions(command: Command): void {
       ).choices(topologies),
     )
     .addOption(
-      new Option(
-        "--backend <name>",
-        "backend that executes the model (default: tensorrt; with --record, the measured one)",
-      ).choices(["onnxruntime", "tensorrt"]),
+      new Option("--backend <name>", "backend that executes the model (default: tensorrt)").choices(
+        ["onnxruntime", "tensorrt"],
+      ),
     )
     .option(
       "--price <dollars>",
@@ -151,12 +146,7 @@ function addCalibrationOptions(command: Command): void {
       "time of one Triton server to ingest one float32 tensor (default: measured per core)",
       numberUpTo(1e12),
     )
-    .option("--client-ms <ms>", "client work between two requests", numberFrom(0, 1e12), 0)
-    .option(
-      "--record <file>",
-      "calibrate with a record of bench or sweep instead of published figures",
-    )
-    .option("--environment <name>", "environment of --record, if it contains several");
+    .option("--client-ms <ms>", "client work between two requests", numberFrom(0, 1e12), 0);
 }
 
 /** Parses a number with one of `units`; returns it in the unit with factor 1. */

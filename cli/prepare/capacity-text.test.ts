@@ -1,37 +1,12 @@
 import { expect, test } from "vitest";
 import { transferCost } from "../../bench/capacity/plan.ts";
-import type { RecordRow } from "../../bench/capacity/record-times.ts";
 import { predictScenario } from "../../bench/capacity/scenario.ts";
 import { publishedBytes, publishedModel } from "../../bench/capacity/service-times.ts";
-import { notesOf, recordErrorLines, scenarioText } from "./capacity-text.ts";
-
-function row(role: RecordRow["role"], throughputError: number, latencyError = 0): RecordRow {
-  const figures = { measured: 1, predicted: 1 };
-  return {
-    loadPoint: "onnx-http b1 c1",
-    role,
-    imagesPerSecond: figures,
-    latencyMs: figures,
-    throughputError,
-    latencyError,
-  };
-}
-
-test("reports the error of a record's predictions, without calibrating loads", () => {
-  const rows = [row("calibrates", 0), row("predicted", -0.2, 0.1), row("predicted", 0.4, 0.3)];
-  expect(recordErrorLines({ rows })).toEqual([
-    "Median error over 2 predicted load points: 30 % of images/s, 20 % of latency (--check).",
-  ]);
-});
-
-test("warns if the model does not fit a record", () => {
-  const [, warning] = recordErrorLines({ rows: [row("predicted", 1.81)] });
-  expect(warning).toContain("the model does not fit this record");
-});
+import { notesOf, scenarioText } from "./capacity-text.ts";
 
 test("an unreached limit is not printed as a number", () => {
   const [note] = notesOf(scenario, times, "gpu");
-  expect(note).toContain("no limit is assumed");
+  expect(note).toContain("assumed to have no limit");
   expect(notesOf(scenario, { ...times, ingestMsPerImage: 0.7 }, "gpu")[0]).toContain("1,429");
 });
 
@@ -43,13 +18,15 @@ const times = {
   decodeMsPerImage: 1,
   decodeWorkers: 1,
   overheadMs: 1,
-  overheadMsPerImage: 0,
   ingestMsPerImage: 5e-14,
+  gatewayMsPerImage: 0,
+  maxBatch: 32,
+  ingestPerCore: { ms: { httpFp32: 10, httpUint8: 2, grpcFp32: 5 }, scaling: 1, measuredCores: 2 },
   jsonMsPerImage: 1,
   jsonBytesPerImage: 1,
 };
 const scenario = {
-  device: { name: "a10" },
+  device: { name: "a10", usdPerHour: 1 },
   gpus: 4,
   topology: "instance-group",
   backend: "onnxruntime",
@@ -63,13 +40,11 @@ const scenario = {
   jpegBytes: 10_000,
 } as const;
 
+const band = { p10: 1, p90: 2 };
+const interval = { imagesPerSecond: band, latencyMs: band, usdPerThousand: band };
+
 test("a limit on more cores than were measured is a lower bound, and the assumed cores are stated", () => {
-  const perCore = {
-    ms: { httpFp32: 10, httpUint8: 2, grpcFp32: 5 },
-    scaling: 1,
-    measuredCores: 2,
-  };
-  const measured = { ...times, ingestMsPerImage: undefined, ingestPerCore: perCore };
+  const measured = { ...times, ingestMsPerImage: undefined };
   const text = (cores: number | undefined) => {
     const host = { ...scenario, gpus: 1, bandwidthMbps: 1e5, concurrency: 200, cores };
     const notes = notesOf(host, measured, "ingest");
@@ -79,6 +54,7 @@ test("a limit on more cores than were measured is a lower bound, and the assumed
       [],
       { sources: [], notes },
       transferCost(1_000, 10_000, 0.09),
+      interval,
     );
   };
   expect(text(4)).toContain(
@@ -94,16 +70,10 @@ test("states the cores with which a gateway keeps up with the GPUs", () => {
   const text = (jpegBytes: number) => {
     const transfer = transferCost(1_000, jpegBytes, 0.09);
     const trust = { sources: [], notes: [] };
-    return scenarioText({ ...scenario, jpegBytes }, prediction, [], trust, transfer);
+    return scenarioText({ ...scenario, jpegBytes }, prediction, [], trust, transfer, interval);
   };
   expect(text(10_000)).toMatch(/GPUs alone {6}2,000 images\/s .* 10 kB requires 3 cores\n/);
   // 7.6 ms each
   expect(text(300_000)).toMatch(/GPUs alone {6}2,000 images\/s .* 300 kB requires 16 cores\n/);
   expect(text(300_000)).toMatch(/transfer {8}0\.30 GB .* \$0\.09 per GB .*: \$0\.027 per 1,000/);
-});
-
-test("reports that the error is unknown if all load points calibrate", () => {
-  expect(recordErrorLines({ rows: [row("calibrates", 0)] })).toEqual([
-    "The error is unknown: every load point of the record calibrates the model.",
-  ]);
 });

@@ -1,8 +1,7 @@
-import { formatError, formatNumber, textTable } from "../../bench/capacity/capacity-format.ts";
+import { formatNumber, textTable } from "../../bench/capacity/capacity-format.ts";
 import type { Band, PredictionInterval } from "../../bench/capacity/intervals.ts";
 import { type StationName, stationNames } from "../../bench/capacity/model.ts";
 import type { Job, Option, Plan, transferCost } from "../../bench/capacity/plan.ts";
-import type { RecordCalibration } from "../../bench/capacity/record-times.ts";
 import {
   type Alternative,
   coresOf,
@@ -10,7 +9,6 @@ import {
   payloads,
   type Scenario,
   type ScenarioPrediction,
-  timesFor,
   typicalCoresPerGpu,
 } from "../../bench/capacity/scenario.ts";
 import {
@@ -19,7 +17,6 @@ import {
   type ServiceTimes,
 } from "../../bench/capacity/service-times.ts";
 import { counted, formatPercent, formatUsd } from "../../report/document/number-format.ts";
-import { median } from "../../target/stats/statistics.ts";
 
 /** Text output of `clipstack capacity`. */
 
@@ -63,7 +60,7 @@ export function scenarioText(
   alternatives: readonly Alternative[],
   trust: Trust,
   transfer: ReturnType<typeof transferCost>,
-  interval?: PredictionInterval,
+  interval: PredictionInterval,
 ): string {
   const { isSaturated, station, utilization } = boundOf(prediction);
   const limit = limitText(prediction);
@@ -71,10 +68,7 @@ export function scenarioText(
     ? `${stationNames[prediction.bottleneck]}, ${formatPercent(utilization)} utilised: ${limit}`
     : `none saturated; most latency is ${stationNames[station]}. First to saturate: ${stationNames[prediction.bottleneck]}, ${limit}`;
   const { device, gpus } = scenario;
-  const price =
-    prediction.usdPerThousand === undefined || device.usdPerHour === undefined
-      ? "unknown: set --price <dollars per hour for one GPU>"
-      : `${prediction.usdPerThousand.toPrecision(2)}${bandText(interval?.usdPerThousand, (usd) => usd.toPrecision(2))}  (${formatUsd(device.usdPerHour * gpus)} per hour, ${device.priceDate === undefined ? "from --price or the settings" : `price of ${device.priceDate}`})`;
+  const price = `${prediction.usdPerThousand.toPrecision(2)}${bandText(interval.usdPerThousand, (usd) => usd.toPrecision(2))}  (${formatUsd(device.usdPerHour * gpus)} per hour, ${device.priceDate === undefined ? "from --price or the settings" : `price of ${device.priceDate}`})`;
   const parts = [...prediction.parts]
     .filter(({ ms }) => ms >= 0.005)
     .sort((a, b) => b.ms - a.ms)
@@ -87,8 +81,8 @@ export function scenarioText(
   return [
     scenarioLine(scenario),
     "",
-    `  images/s        ${formatNumber(prediction.imagesPerSecond)}${bandText(interval?.imagesPerSecond)}`,
-    `  latency         ${formatNumber(prediction.latencyMs)} ms${bandText(interval?.latencyMs)}, mean`,
+    `  images/s        ${formatNumber(prediction.imagesPerSecond)}${bandText(interval.imagesPerSecond)}`,
+    `  latency         ${formatNumber(prediction.latencyMs)} ms${bandText(interval.latencyMs)}, mean`,
     `  $/1,000 images  ${price}`,
     `  transfer        ${transferText(transfer)}: $${transfer.usd.toPrecision(2)} per 1,000 images`,
     `  GPUs alone      ${gpusAloneText(prediction.gpusAloneImagesPerSecond, scenario.jpegBytes)}`,
@@ -121,8 +115,8 @@ function transferText({ gigabytes, usdPerGb }: ReturnType<typeof transferCost>):
 }
 
 /** 10th and 90th percentile in brackets. */
-function bandText(band: Band | undefined, format = formatNumber): string {
-  return band === undefined ? "" : ` (P10-P90 ${format(band.p10)}-${format(band.p90)})`;
+function bandText({ p10, p90 }: Band, format = formatNumber): string {
+  return ` (P10-P90 ${format(p10)}-${format(p90)})`;
 }
 
 /** Limit of the throughput; a limit that was not measured at this size is a lower bound. */
@@ -150,11 +144,10 @@ const maxIngestRate = 1e5;
 /** Assumptions of a prediction. */
 export function notesOf(
   scenario: Scenario,
-  all: ServiceTimes,
+  times: ServiceTimes,
   bottleneck: StationName,
 ): readonly string[] {
   const { device, gpus, backend, payload, topology } = scenario;
-  const times = timesFor(payload, all);
   const notes: string[] = [];
   if (times.model !== publishedModel.name) {
     notes.push(
@@ -172,19 +165,22 @@ export function notesOf(
     );
   }
   const { ingestMsPerImage } = times;
-  if (ingestMsPerImage !== undefined && (bottleneck === "ingest" || gpus > 1)) {
+  const isIngestBypassed = payload === "jpeg" && times.embedComputes;
+  if (
+    ingestMsPerImage !== undefined &&
+    !isIngestBypassed &&
+    (bottleneck === "ingest" || gpus > 1)
+  ) {
     const rate = 1000 / ingestMsPerImage;
     const each = topology === "per-gpu" ? " per Triton server" : "";
     notes.push(
       rate > maxIngestRate
-        ? "No load point was limited by the ingest of one Triton server, and no limit is assumed (--ingest-ms)."
-        : times.ingestMeasured
-          ? `Ingest is limited to ${formatNumber(rate)} float32 images/s${each}, the highest throughput of the record.`
-          : `Ingest is limited to ${formatNumber(rate)} float32 images/s${each} (--ingest-ms).`,
+        ? "The ingest of one Triton server is assumed to have no limit (--ingest-ms)."
+        : `Ingest is limited to ${formatNumber(rate)} float32 images/s${each} (--ingest-ms).`,
     );
   }
   if (payload !== "jpeg") {
-    const ms = formatNumber(all.decodeMsPerImage);
+    const ms = formatNumber(times.decodeMsPerImage);
     notes.push(
       `Clients decode and resize the images themselves: ${ms} ms of a core for a file of ${formatNumber(scenario.jpegBytes / 1000)} kB with this project's client, not included (--client-ms).`,
     );
@@ -207,7 +203,7 @@ function hostNotes(scenario: Scenario, times: ServiceTimes): readonly string[] {
         ? "of a core (--decode-ms)"
         : `on one of ${times.decodeWorkers} cores (--decode-ms, --decode-workers)`;
     const gateway =
-      times.gatewayMsPerImage === undefined || times.gatewayMsPerImage === 0
+      times.gatewayMsPerImage === 0
         ? ""
         : `, and the rest of the embed server's work ${formatNumber(times.gatewayMsPerImage)} ms`;
     notes.push(
@@ -242,7 +238,6 @@ export function planText(
   const { options } = plan;
   const meeting = options.filter(({ meetsDeadline }) => meetsDeadline);
   const [best] = options;
-  const priced = best?.usd !== undefined;
   const line = (option: Option) => {
     const { scenario, imagesPerSecond, interval, hours, usd } = option;
     return [
@@ -251,11 +246,9 @@ export function planText(
       scenario.payload,
       String(scenario.concurrency),
       formatNumber(imagesPerSecond),
-      interval === undefined
-        ? "unknown"
-        : `${formatNumber(interval.p10)}-${formatNumber(interval.p90)}`,
+      `${formatNumber(interval.p10)}-${formatNumber(interval.p90)}`,
       `${formatNumber(hours)} h`,
-      usd === undefined ? "-" : formatUsd(usd),
+      formatUsd(usd),
       stationNames[option.bottleneck],
     ];
   };
@@ -273,14 +266,13 @@ export function planText(
   const listed = (meeting.length > 0 ? meeting : options)
     .filter((option, index, all) => index === all.findIndex((other) => sameKind(other, option)))
     .slice(0, maxRows);
-  const certainty = best?.interval === undefined ? "" : " at the 10th percentile of the prediction";
   const rate = `${job.images.toLocaleString("en-US")} images in ${formatNumber(job.withinHours)} h require ${formatNumber(plan.requiredImagesPerSecond)} images/s`;
   return [
     rate,
     "",
     meeting.length > 0
-      ? `${meeting.length} of ${options.length} plans meet the deadline${certainty}; ${priced ? "the cheapest" : "without prices, the one with the fewest GPUs"} per GPU model and payload:`
-      : `none of ${options.length} plans meets the deadline${certainty}; the fastest per GPU model and payload:`,
+      ? `${meeting.length} of ${options.length} plans meet the deadline at the 10th percentile of the prediction; the cheapest per GPU model and payload:`
+      : `none of ${options.length} plans meets the deadline at the 10th percentile of the prediction; the fastest per GPU model and payload:`,
     textTable([head, ...listed.map(line)]),
     "",
     "required bandwidth",
@@ -299,50 +291,3 @@ export function planText(
 
 const sameKind = (a: Option, b: Option) =>
   a.scenario.device.name === b.scenario.device.name && a.scenario.payload === b.scenario.payload;
-
-/** Maximum median error for predictions to be usable. */
-const maxMedianError = 0.5;
-
-/** Error of the model on loads that did not calibrate it. */
-export function recordErrorLines({ rows }: Pick<RecordCalibration, "rows">): readonly string[] {
-  const predicted = rows.filter(({ role }) => role === "predicted");
-  if (predicted.length === 0) {
-    return ["The error is unknown: every load point of the record calibrates the model."];
-  }
-  const throughput = median(predicted.map((row) => Math.abs(row.throughputError))) ?? 0;
-  const latency = median(predicted.map((row) => Math.abs(row.latencyError))) ?? 0;
-  const loads =
-    predicted.length === 1 ? "1 predicted load point" : `${predicted.length} predicted load points`;
-  return [
-    `Median error over ${loads}: ${formatPercent(throughput)} of images/s, ${formatPercent(latency)} of latency (--check).`,
-    ...(Math.max(throughput, latency) > maxMedianError
-      ? ["WARNING: the model does not fit this record; measure instead of predicting."]
-      : []),
-  ];
-}
-
-/** Loads of a record with their predictions as text. */
-export function recordCheckText({ rows, excluded, notes }: RecordCalibration): string {
-  return [
-    textTable([
-      ["load point", "images/s", "model", "error", "latency", "model", "error", "role"],
-      ...rows.map((row) => [
-        row.loadPoint,
-        formatNumber(row.imagesPerSecond.measured),
-        formatNumber(row.imagesPerSecond.predicted),
-        formatError(row.throughputError),
-        `${formatNumber(row.latencyMs.measured)} ms`,
-        `${formatNumber(row.latencyMs.predicted)} ms`,
-        formatError(row.latencyError),
-        row.role,
-      ]),
-    ]),
-    "",
-    ...recordErrorLines({ rows }),
-    ...notes,
-    ...[...new Set(excluded.map(({ reason }) => reason))].map((reason) => {
-      const loads = excluded.filter((entry) => entry.reason === reason).map(({ load }) => load);
-      return `excluded: ${loads.length === 1 ? loads[0] : `${loads.length} load points`}: ${reason}`;
-    }),
-  ].join("\n");
-}

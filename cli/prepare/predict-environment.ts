@@ -49,7 +49,7 @@ export const predictEnvironment: Predict = ({ gpu, services, models }, gpusOf) =
     {
       ...load,
       payload: hasTritons ? "fp32" : "jpeg",
-      device: { name },
+      device: { name, usdPerHour: device.price.usdPerHour },
       gpus,
       topology: isPerGpu(gpus, computing) ? "per-gpu" : "instance-group",
       backend,

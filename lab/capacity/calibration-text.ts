@@ -1,4 +1,4 @@
-import { formatError, formatNumber, textTable } from "../../bench/capacity/capacity-format.ts";
+import { formatNumber, textTable } from "../../bench/capacity/capacity-format.ts";
 import type { PredictedKind } from "../../bench/capacity/capacity-table.ts";
 import { bandOf } from "../../bench/capacity/intervals.ts";
 import { formatPercent } from "../../report/document/number-format.ts";
@@ -95,4 +95,11 @@ export function crossValidationText(
     "",
     "The errors do not distinguish the two parameters: the published figures identify the sum of the times per image on the link and in one Triton server, not its parts.",
   ].join("\n");
+}
+
+/** Relative error as a signed percentage. */
+export function formatError(error: number | undefined): string {
+  if (error === undefined) return "";
+  const percent = Math.round(100 * error);
+  return percent === 0 ? "0 %" : `${percent > 0 ? "+" : ""}${percent} %`;
 }

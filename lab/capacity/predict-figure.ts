@@ -64,7 +64,6 @@ export function publishedCase(
       // decodes and computes in one process, without Triton
       ...(pytorch ? { decode: { msPerImage: parameters.decodeMsPerImage, workers: 1 } } : {}),
       overheadMs: pytorch ? 0 : parameters.overheadMs + parameters.inputMs,
-      overheadMsPerImage: 0,
       ingestMsPerImage: pytorch
         ? 0
         : (parameters.assumedIngestMs ??
@@ -111,7 +110,6 @@ const idleSystem = {
   oneConnection: false,
   client: { betweenMs: 0, writeMsPerImage: 0 },
   overheadMs: 0,
-  overheadMsPerImage: 0,
   ingestMsPerImage: 0,
   instances: 1,
   gpus: 1,
