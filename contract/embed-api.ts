@@ -153,46 +153,6 @@ export const fingerprintHeader = "x-embedding-fingerprint";
 /** Header with the shape of a response to `Accept: application/octet-stream`: float32, little endian, row-major. */
 export const embeddingShapeHeader = "x-embedding-shape";
 
-/**
- * Names of the embed server's own metrics, in `GET /metrics`. Times in seconds. `model` is the name of a served model, `none` if the
- * request reached none; `modality` is `image` or `text`.
- */
-export const embedMetrics = {
-  /** Counter, by `route`, `status` and `model`. */
-  requests: "clipstack_embed_requests_total",
-  /** Histogram of whole requests, by `route` and `model`. */
-  requestSeconds: "clipstack_embed_request_duration_seconds",
-  /** Counter of embedded images, by `model`. */
-  images: "clipstack_embed_images_total",
-  /** Counter of embedded texts, by `model`. */
-  texts: "clipstack_embed_texts_total",
-  /** Histogram of decoding and resizing one image, by `model`. */
-  decodeSeconds: "clipstack_embed_decode_duration_seconds",
-  /** Histogram of the queue time of a request, by `model` and `modality`, like the following. */
-  queueSeconds: "clipstack_embed_queue_duration_seconds",
-  /** Histogram of one execution of the model, or of one call to Triton with the backend `triton`. */
-  inferSeconds: "clipstack_embed_infer_duration_seconds",
-  /** Histogram of the time of a request outside downloading, decoding, queue and inference. */
-  overheadSeconds: "clipstack_embed_overhead_duration_seconds",
-  /** Histogram of images or texts in one execution. */
-  batchSize: "clipstack_embed_batch_size",
-  /** Gauge of accepted images whose request has not completed. */
-  pendingImages: "clipstack_embed_pending_images",
-  /** Gauge of bytes of accepted request bodies whose request has not completed. */
-  pendingBytes: "clipstack_embed_pending_bytes",
-  /**
-   * Counter of calls to Triton, including retries, by `target` and `model`, which is the name in Triton's repository. Only with the
-   * backend `triton`, like the following metrics.
-   */
-  tritonRequests: "clipstack_embed_triton_requests_total",
-  /** Counter of failed calls to Triton, by `target` and `model`. */
-  tritonFailures: "clipstack_embed_triton_failures_total",
-  /** Gauge of addresses in rotation, by `target` and `model`. */
-  tritonHealthy: "clipstack_embed_triton_healthy",
-  /** Counter of addresses taken out of rotation because their calls failed, by `target` and `model`. */
-  tritonEjections: "clipstack_embed_triton_ejections_total",
-} as const;
-
 export const healthResponse = z.object({ status: z.literal("ok") });
 export const readyResponse = z.object({
   ready: z.boolean(),

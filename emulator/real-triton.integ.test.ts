@@ -9,7 +9,13 @@ import {
   startRealTriton,
 } from "../client/triton/test-real-triton.ts";
 import { type Transport, TritonError } from "../client/triton/transport.ts";
-import { type EmbedResponse, embedMetrics } from "../contract/embed-api.ts";
+import type { EmbedResponse } from "../contract/embed-api.ts";
+import { embedMetrics } from "../contract/metrics/embed-metrics.ts";
+import { exposedDifferences } from "../contract/metrics/test-exposition.ts";
+import {
+  tritonHostMetricTable,
+  tritonModelMetricTable,
+} from "../contract/metrics/triton-metrics.ts";
 import { defaultModel } from "../contract/models/index.ts";
 import type { Tensor } from "../contract/tensor.ts";
 import { tritonModel, tritonModelName } from "../contract/triton-models.ts";
@@ -172,6 +178,11 @@ describe.skipIf(realTritonMissing !== "")(
         });
       },
     );
+
+    test("the real Triton server has the metrics of the contract, and no others", async () => {
+      const page = await (await fetch(`http://127.0.0.1:${triton.ports[2]}/metrics`)).text();
+      expect(exposedDifferences(page, tritonModelMetricTable, tritonHostMetricTable)).toEqual([]);
+    });
 
     test("the gateway loses no request when one of two Triton servers stops and the other is killed", async () => {
       const other = await startRealTriton(repositories[0]!.path);

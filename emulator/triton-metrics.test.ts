@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { toWire } from "../client/triton/wire.ts";
+import { exposedDifferences } from "../contract/metrics/test-exposition.ts";
+import { tritonMetrics, tritonModelMetricTable } from "../contract/metrics/triton-metrics.ts";
 import { imageTowerOf, normalisedImage } from "../contract/model-shapes.ts";
 import { defaultModel } from "../contract/models/index.ts";
 import { elementCount } from "../contract/tensor.ts";
@@ -42,21 +44,9 @@ async function infer(model: string, items: number): Promise<void> {
 
 test("has Triton's metrics for each model, with help and type", async () => {
   const text = await renderTritonMetrics(registry);
-  for (const name of [
-    "nv_inference_request_success",
-    "nv_inference_count",
-    "nv_inference_exec_count",
-    "nv_inference_request_duration_us",
-    "nv_inference_queue_duration_us",
-    "nv_inference_compute_input_duration_us",
-    "nv_inference_compute_infer_duration_us",
-    "nv_inference_compute_output_duration_us",
-    "nv_inference_pending_request_count",
-  ]) {
-    expect(text).toMatch(new RegExp(`^# HELP ${name} \\S`, "m"));
-    expect(text).toMatch(new RegExp(`^# TYPE ${name} (counter|gauge)$`, "m"));
-    for (const model of ["a", "b"]) await metric(`${name}{model="${model}",version="1"}`);
-  }
+  expect(exposedDifferences(text, tritonModelMetricTable)).toEqual([]);
+  for (const model of ["a", "b"])
+    await metric(`${tritonMetrics.success}{model="${model}",version="1"}`);
   for (const reason of ["REJECTED", "CANCELED", "BACKEND", "OTHER"]) {
     expect(
       await metric(`nv_inference_request_failure{model="a",version="1",reason="${reason}"}`),

@@ -16,6 +16,7 @@ import { chartFiles } from "./render-chart.ts";
 import { gpuDocs } from "./render-gpus.ts";
 import { imageLockFiles } from "./render-image-lock.ts";
 import { llmsText } from "./render-llms.ts";
+import { metricDocs } from "./render-metrics.ts";
 import { modelConfigFiles } from "./render-model-configs.ts";
 import { modelDocs } from "./render-models.ts";
 import { outputPages } from "./render-outputs.ts";
@@ -32,6 +33,7 @@ const completeProducers: readonly (() => readonly RenderedFile[])[] = [
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "docs/gpus.md", text: gpuDocs() }],
   () => [llmsText()],
+  () => [{ path: "docs/metrics.md", text: metricDocs() }],
   () => [{ path: "docs/models.md", text: modelDocs() }],
   () => [{ path: "docs/results.md", text: resultsDocs() }],
   () => [

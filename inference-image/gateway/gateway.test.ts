@@ -1,6 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { embedMetrics } from "../../contract/embed-api.ts";
+import {
+  embedMetrics,
+  embedMetricTable,
+  processMetricTable,
+  processPrefixes,
+} from "../../contract/metrics/embed-metrics.ts";
+import { exposedDifferences } from "../../contract/metrics/test-exposition.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { type TestRepository, testRepository } from "../../emulator/test-repository.ts";
@@ -165,6 +171,13 @@ describe("in the embed server", () => {
     expect(value(tritonHealthy, "127.0.0.1:9")).toMatch(/ 0$/);
     expect(value(tritonRequests, tritons[0]!.target)).toMatch(/ 1$/);
     expect(value(tritonFailures, tritons[0]!.target)).toMatch(/ 0$/);
+    const ofProcess = (text: string) => processPrefixes.some((prefix) => text.includes(prefix));
+    expect(
+      exposedDifferences(metrics, embedMetricTable, processMetricTable).filter(
+        (difference) => !(difference.startsWith("not in the tables") && ofProcess(difference)),
+      ),
+    ).toEqual([]);
+    expect(metrics).toContain(`${embedMetrics.requests}{route="/embed",status="200"`);
   });
 
   test("reports why it is not ready and rejects with 503", async () => {

@@ -1,6 +1,11 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import type { TritonPoolObserver } from "../../client/pool/triton-pool.ts";
-import { embedMetrics } from "../../contract/embed-api.ts";
+import {
+  batchBuckets,
+  type EmbedMetricKey,
+  embedMetricTable,
+  secondsBuckets,
+} from "../../contract/metrics/embed-metrics.ts";
 import type { Modality } from "../../contract/model-spec.ts";
 import type { EmbedderObserver } from "./embedder.ts";
 
@@ -29,12 +34,6 @@ export interface TowerMetrics extends EmbedderObserver {
   overhead(seconds: number): void;
 }
 
-/** Upper bounds in seconds, from a tenth of a millisecond to ten seconds. */
-const seconds = [
-  0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.25,
-  0.5, 1, 2.5, 5, 10,
-];
-
 export function createMetrics(): EmbedMetrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
@@ -48,31 +47,25 @@ export function createMetrics(): EmbedMetrics {
   };
 }
 
-/** Functions that create metrics in a registry. */
+/** Functions that create metrics of the contract's table in a registry. */
 function metricsOf(registry: Registry) {
-  const registers = [registry];
+  const definition = (key: EmbedMetricKey) => {
+    const { name, help, labels } = embedMetricTable[key];
+    return { name, help, labelNames: [...labels], registers: [registry] };
+  };
   return {
-    counter: (name: string, help: string, labelNames: string[]) =>
-      new Counter({ name, help, labelNames, registers }),
-    gauge: (name: string, help: string, labelNames: string[] = []) =>
-      new Gauge({ name, help, labelNames, registers }),
-    histogram: (name: string, help: string, labelNames: string[], buckets = seconds) =>
-      new Histogram({ name, help, labelNames, buckets, registers }),
+    counter: (key: EmbedMetricKey) => new Counter<string>(definition(key)),
+    gauge: (key: EmbedMetricKey, collect?: (this: Gauge<string>) => void) =>
+      new Gauge<string>({ ...definition(key), ...(collect && { collect }) }),
+    histogram: (key: EmbedMetricKey, buckets: readonly number[] = secondsBuckets) =>
+      new Histogram<string>({ ...definition(key), buckets: [...buckets] }),
   };
 }
 
 function requestMetrics(registry: Registry): Pick<EmbedMetrics, "request"> {
   const { counter, histogram } = metricsOf(registry);
-  const requests = counter(
-    embedMetrics.requests,
-    "Requests by route, status and model; 499 if the client disconnected.",
-    ["route", "status", "model"],
-  );
-  const requestSeconds = histogram(
-    embedMetrics.requestSeconds,
-    "Duration of requests, by route and model.",
-    ["route", "model"],
-  );
+  const requests = counter("requests");
+  const requestSeconds = histogram("requestSeconds");
   return {
     request(route, status, duration, model) {
       requests.inc({ route, status, model });
@@ -84,35 +77,13 @@ function requestMetrics(registry: Registry): Pick<EmbedMetrics, "request"> {
 /** Metrics by model and modality. The observers of a tower are resolved once, because they are called for every image. */
 function towerMetrics(registry: Registry): Pick<EmbedMetrics, "tower"> {
   const { counter, histogram } = metricsOf(registry);
-  const byTower = ["model", "modality"];
-  const images = counter(embedMetrics.images, "Embedded images.", ["model"]);
-  const texts = counter(embedMetrics.texts, "Embedded texts.", ["model"]);
-  const decodeSeconds = histogram(
-    embedMetrics.decodeSeconds,
-    "Time to decode and resize one image.",
-    ["model"],
-  );
-  const queueSeconds = histogram(
-    embedMetrics.queueSeconds,
-    "Time that a request waited for its batch.",
-    byTower,
-  );
-  const inferSeconds = histogram(
-    embedMetrics.inferSeconds,
-    "Time of one execution of the model, or of one call to Triton with the backend triton.",
-    byTower,
-  );
-  const overheadSeconds = histogram(
-    embedMetrics.overheadSeconds,
-    "Time of a request outside downloading, decoding, queue and inference.",
-    byTower,
-  );
-  const batchSize = histogram(
-    embedMetrics.batchSize,
-    "Images or texts per execution of the model.",
-    byTower,
-    [1, 2, 4, 8, 12, 16, 24, 32, 64, 128],
-  );
+  const images = counter("images");
+  const texts = counter("texts");
+  const decodeSeconds = histogram("decodeSeconds");
+  const queueSeconds = histogram("queueSeconds");
+  const inferSeconds = histogram("inferSeconds");
+  const overheadSeconds = histogram("overheadSeconds");
+  const batchSize = histogram("batchSize", batchBuckets);
   const towers = new Map<string, TowerMetrics>();
   return {
     tower(model, modality) {
@@ -146,15 +117,10 @@ function towerMetrics(registry: Registry): Pick<EmbedMetrics, "tower"> {
 
 function pendingMetrics(registry: Registry): Pick<EmbedMetrics, "pending" | "pendingBytesFrom"> {
   const { gauge } = metricsOf(registry);
-  const items = gauge(embedMetrics.pendingImages, "Accepted images and texts without a response.");
+  const items = gauge("pendingImages");
   let readBytes = () => 0;
-  new Gauge({
-    name: embedMetrics.pendingBytes,
-    help: "Bytes of admitted request bodies, and of their responses until they are sent.",
-    registers: [registry],
-    collect() {
-      this.set(readBytes());
-    },
+  gauge("pendingBytes", function () {
+    this.set(readBytes());
   });
   return {
     pending: (count) => items.inc(count),
@@ -166,27 +132,10 @@ function pendingMetrics(registry: Registry): Pick<EmbedMetrics, "pending" | "pen
 
 function tritonMetrics(registry: Registry): Pick<EmbedMetrics, "triton"> {
   const { counter, gauge } = metricsOf(registry);
-  const labels = ["target", "model"];
-  const requests = counter(
-    embedMetrics.tritonRequests,
-    "Calls to Triton servers including retries, by target and model.",
-    labels,
-  );
-  const failures = counter(
-    embedMetrics.tritonFailures,
-    "Calls to Triton servers without a response or with an error, by target and model.",
-    labels,
-  );
-  const healthy = gauge(
-    embedMetrics.tritonHealthy,
-    "Addresses of a target in rotation, by model.",
-    labels,
-  );
-  const ejections = counter(
-    embedMetrics.tritonEjections,
-    "Times that an address of a target was taken out of rotation because its calls failed, by model.",
-    labels,
-  );
+  const requests = counter("tritonRequests");
+  const failures = counter("tritonFailures");
+  const healthy = gauge("tritonHealthy");
+  const ejections = counter("tritonEjections");
   return {
     triton: (model) => ({
       onAttemptEnd(target, ok) {

@@ -10,12 +10,12 @@ import OpenAI, {
 } from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
-  embedMetrics,
   embedPaths,
   embedResponse,
   serverTimingHeader,
   warningHeader,
 } from "../../contract/embed-api.ts";
+import { embedMetrics } from "../../contract/metrics/embed-metrics.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { modelsResponse, openAiErrorResponse } from "../../contract/openai-api.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";

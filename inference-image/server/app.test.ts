@@ -6,7 +6,6 @@ import {
   type EmbedErrorCode,
   embedErrorResponse,
   embedErrorStatus,
-  embedMetrics,
   embedResponse,
 } from "../../contract/embed-api.ts";
 import {
@@ -15,6 +14,7 @@ import {
   embedRoutes,
   pathOf,
 } from "../../contract/embed-routes.ts";
+import { embedMetrics } from "../../contract/metrics/embed-metrics.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { quietMs } from "../../http/drain.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";

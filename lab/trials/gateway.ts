@@ -1,6 +1,7 @@
 import { connect as openSocket, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
+import { embedPaths } from "../../contract/embed-api.ts";
+import { embedMetrics } from "../../contract/metrics/embed-metrics.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { countCodes } from "../../target/load/samples.ts";
 import { startLoad } from "../../target/load/start-load.ts";

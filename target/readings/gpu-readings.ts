@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { tritonMetrics } from "../../contract/metrics/triton-metrics.ts";
 
 /** Reading of a GPU, sampled once per second while a load point is measured. */
 export interface GpuReadingKind {
@@ -21,31 +22,31 @@ const rows = {
   utilization: {
     combine: "mean",
     nvidiaSmi: ["utilization.gpu", 100],
-    triton: ["nv_gpu_utilization", 1],
+    triton: [tritonMetrics.gpuUtilization, 1],
     whole: false,
   },
   memoryUsedMiB: {
     combine: "max",
     nvidiaSmi: ["memory.used", 1],
-    triton: ["nv_gpu_memory_used_bytes", 2 ** 20],
+    triton: [tritonMetrics.gpuMemoryUsed, 2 ** 20],
     whole: true,
   },
   memoryTotalMiB: {
     combine: "max",
     nvidiaSmi: ["memory.total", 1],
-    triton: ["nv_gpu_memory_total_bytes", 2 ** 20],
+    triton: [tritonMetrics.gpuMemoryTotal, 2 ** 20],
     whole: true,
   },
   powerWatts: {
     combine: "mean",
     nvidiaSmi: ["power.draw", 1],
-    triton: ["nv_gpu_power_usage", 1],
+    triton: [tritonMetrics.gpuPowerUsage, 1],
     whole: false,
   },
   powerLimitWatts: {
     combine: "max",
     nvidiaSmi: ["power.limit", 1],
-    triton: ["nv_gpu_power_limit", 1],
+    triton: [tritonMetrics.gpuPowerLimit, 1],
     whole: false,
   },
   smClockMHz: { combine: "mean", nvidiaSmi: ["clocks.sm", 1], whole: true },

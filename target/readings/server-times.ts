@@ -1,7 +1,8 @@
 import { z } from "zod";
 import type { PayloadFormat } from "../../contract/bench-endpoint.ts";
-import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
+import { embedPaths } from "../../contract/embed-api.ts";
 import { hasEmbedApi } from "../../contract/environment.ts";
+import { embedMetrics } from "../../contract/metrics/embed-metrics.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import type { HttpClient } from "../requests/http-client.ts";
 import { type BenchModel, modelFor } from "../requests/prepare.ts";

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { afterEach, expect, test } from "vitest";
 import { parseArtefact } from "../../artefact/artefact.ts";
 import { kubernetesDocument } from "../../artefact/test-artefact.ts";
-import { embedMetrics } from "../../contract/embed-api.ts";
+import { embedMetrics } from "../../contract/metrics/embed-metrics.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import type { Reference } from "../../target/reference/reference.ts";
 import { openService } from "../../target/service/target-service.ts";

@@ -1,5 +1,5 @@
 import type { CheckResult } from "../../bench/record/record.ts";
-import { embedMetrics } from "../../contract/embed-api.ts";
+import { embedMetrics } from "../../contract/metrics/embed-metrics.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { daliKinds, tritonModelName } from "../../contract/triton-models.ts";
 import { metricsSource, readMetrics } from "../../target/readings/instance-metrics.ts";

@@ -2,12 +2,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Target } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import type { Transport } from "../../client/triton/transport.ts";
-import {
-  embedMetrics,
-  embedPaths,
-  healthResponse,
-  readyResponse,
-} from "../../contract/embed-api.ts";
+import { embedPaths, healthResponse, readyResponse } from "../../contract/embed-api.ts";
+import { embedMetrics } from "../../contract/metrics/embed-metrics.ts";
 import {
   embeddingTensor,
   imageTowerOf,

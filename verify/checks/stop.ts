@@ -3,7 +3,7 @@ import type { Exit } from "../../artefact/child-process.ts";
 import { describeExit, type RunningInstance } from "../../artefact/simulation.ts";
 import { loopback, type Target } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
-import { embedMetrics } from "../../contract/embed-api.ts";
+import { embedMetrics } from "../../contract/metrics/embed-metrics.ts";
 import { metricSum } from "../../target/readings/prometheus.ts";
 import { reason } from "../../target/requests/http-client.ts";
 import {
