@@ -48,7 +48,7 @@ export interface DeploymentFacts {
    */
   readonly precision?: PrecisionSource;
   /**
-   * SHA-256 of the FP32 file, or of another file without manifest, which the pods verify, for the fingerprint.
+   * SHA-256 of the weights, for the fingerprint: of the FP32 file, or of another file without a manifest. The pods verify it.
    *
    * @default - no fingerprint; it is added once the weights are known
    */

@@ -1,6 +1,8 @@
 import { z } from "zod";
 
-/** See `Channels` in `target/load/channels.ts`; absent: one connection per outstanding request. */
+/**
+ * Connections of the clients: all on one, a new one per request, or a number of them. Absent: one per outstanding request.
+ */
 const channels = z.union([z.enum(["shared", "new"]), z.int().min(1)]).optional();
 
 /** How the requests of a load are sent: by a number of clients, or at a rate. */

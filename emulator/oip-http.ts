@@ -161,7 +161,7 @@ function registerInferRoutes(
     const { body, admitted } = await bodies.infer(request, reply);
     const { model, version } = modelOf(request);
     const headerLength = singleHeader(request, headerLengthField);
-    // looked up again, because it may have been reloaded while the body arrived
+    // the model is looked up again: it may have been reloaded while the body arrived
     const current = () => registry.model(model, version);
     const inferRequest =
       headerLength === "0"

@@ -73,7 +73,7 @@ export interface Comparison {
   readonly judged: number;
   /** Changes for the worse beyond the limit, as sentences. */
   readonly regressions: readonly string[];
-  /** Single loads that are worse by no more than the drift between runs; they need attention but do not fail. */
+  /** Load points that are worse, but by no more than the drift between runs. They are listed and do not fail the comparison. */
   readonly suspects: readonly string[];
   /** New failures and missing loads, as sentences. */
   readonly broken: readonly string[];

@@ -15,7 +15,7 @@ import {
 
 /** Row of a table of load points. */
 export interface LoadPointRow {
-  /** Endpoint; with the environment if there are several. */
+  /** Name of the endpoint, with that of the environment if the record has several. */
   readonly name: string;
   readonly point: LoadPoint;
 }

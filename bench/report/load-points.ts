@@ -273,8 +273,8 @@ export function usdPerThousand({ usdPerHour }: Price, imagesPerSecond: number): 
 }
 
 /**
- * Load point with the highest throughput among the valid ones, those with many failed requests last. Drifting ones are included,
- * because a smaller load in place of a drifting one would make an endpoint appear slower than an equal one.
+ * Returns the valid load point with the highest throughput. Load points with many failed requests are chosen only if there is no other.
+ * Drifting load points count: without them, an endpoint would be represented by a smaller load and appear slower.
  */
 export function fastest(loadPoints: readonly LoadPoint[]): LoadPoint | undefined {
   const valid = loadPoints.filter((point) => unreliabilityRank(point) !== undefined);

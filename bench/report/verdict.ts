@@ -56,7 +56,7 @@ export interface Verdict {
 
 export interface SloChoice extends Contender {
   readonly sloMs: number;
-  /** p95 with failed requests as later than every response. */
+  /** p95 latency. A failed request counts as slower than every successful one. */
   readonly p95Ms: number;
 }
 

@@ -117,7 +117,7 @@ export function ratioOf(logs: MeanInterval | undefined): Interval | undefined {
 const hasFigures = ([a, b]: Pair, metric: ComparedMetric) =>
   figureOf(a, metric) !== undefined && figureOf(b, metric) !== undefined;
 
-/** NaN if the load point lacks the round, or the round the metric. */
+/** Returns the logarithm of a metric in one round; NaN if the round or its metric is missing. */
 function logOf({ rounds }: LoadPoint, metric: ComparedMetric, number: Round["round"]): number {
   const found = rounds.find(({ round }) => round === number);
   const value = found && metricOf(metric).compared?.(found);

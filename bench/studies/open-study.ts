@@ -149,7 +149,7 @@ function createRun(
   };
 }
 
-/** Adds the subject of an environment that may have been opened before. */
+/** Adds the opened environments to the record; of one that is in the record already, only the new notes. */
 function addSubjectOnce(record: BenchRecord, open: OpenTarget): void {
   const known = record.subject.environments;
   const environments = open.subject.environments.filter((opened) => {

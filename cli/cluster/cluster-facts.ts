@@ -53,13 +53,13 @@ export interface ClusterFacts {
 export interface PrometheusObject {
   readonly namespace: string;
   readonly name: string;
-  /** Selector of ServiceMonitors; absent: none. */
+  /** Selector of the ServiceMonitors that this Prometheus reads; absent: none. */
   readonly monitors?: LabelSelector;
-  /** Selector of their namespaces; absent: its own. */
+  /** Selector of the namespaces with those ServiceMonitors; absent: the namespace of this Prometheus. */
   readonly namespaces?: LabelSelector;
 }
 
-/** Label selector of Kubernetes; all parts must match. */
+/** Label selector of Kubernetes. An object matches if all conditions hold. */
 export type LabelSelector = Wire<V1LabelSelector>;
 
 export interface ClusterNode {

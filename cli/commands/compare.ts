@@ -19,7 +19,7 @@ const compareFormats = ["text", "md", "json"] as const;
 export interface CompareArguments {
   /** Relative deterioration above which the comparison fails, 0..1. */
   readonly failOver: number;
-  /** Compares records of different subjects. */
+  /** Compares records although machine, target, model, GPU or images differ. */
   readonly force?: true;
   /** Accepts endpoints and loads that only the first record has. */
   readonly allowMissing?: true;

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Environment } from "../../contract/environment.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { noTunnel } from "./tunnel.ts";
+import { noTunnelMessage } from "./tunnel.ts";
 
 const environment: Environment = {
   schema: 4,
@@ -30,7 +30,7 @@ const environment: Environment = {
 
 test("names the kubectl command for each Service without an external address", () => {
   const kubectl = "kubectl --kubeconfig ~/.kube/config --context gpu --namespace ml port-forward";
-  expect(noTunnel(environment)).toBe(
+  expect(noTunnelMessage(environment)).toBe(
     `k8s-gpu needs no ssh tunnel; forward the Services of its cluster with '${kubectl} service/clipstack-embed 8002', '${kubectl} service/clipstack-triton 8001'`,
   );
 });
@@ -38,7 +38,9 @@ test("names the kubectl command for each Service without an external address", (
 test("needs no tunnel for a NodePort", () => {
   const [embed] = environment.services;
   const endpoints = [{ protocol: "embed-http", url: "http://127.0.0.1:8092" }] as const;
-  expect(noTunnel({ ...environment, services: [{ ...embed!, endpoints: [...endpoints] }] })).toBe(
+  expect(
+    noTunnelMessage({ ...environment, services: [{ ...embed!, endpoints: [...endpoints] }] }),
+  ).toBe(
     "k8s-gpu needs no tunnel: it is on this machine (gpu), and its endpoints are reachable directly: http://127.0.0.1:8092",
   );
 });

@@ -46,7 +46,7 @@ async function tunnel(name: string, args: TunnelArguments): Promise<void> {
   const environment = readEnvironment(file, displayPath);
   const plan = planTunnel(environment, args.portOffset);
   if (plan === undefined) {
-    console.error(`clipstack: ${noTunnel(environment)}`);
+    console.error(`clipstack: ${noTunnelMessage(environment)}`);
     if (args.json)
       process.stdout.write(`${JSON.stringify(reachableEndpoints(environment, undefined))}\n`);
     return;
@@ -77,8 +77,8 @@ async function tunnel(name: string, args: TunnelArguments): Promise<void> {
   }
 }
 
-/** Reason why an environment needs no tunnel. */
-export function noTunnel(environment: Environment): string {
+/** Returns the message to print if no SSH tunnel is opened: either none is needed, or host.docker is `tcp://`. */
+export function noTunnelMessage(environment: Environment): string {
   const { name, where, services } = environment;
   const urls = services.flatMap(({ endpoints }) => endpoints.map(({ url }) => url));
   const forwards = [...new Set(urls)].flatMap((url) => portForward(environment, url));

@@ -35,7 +35,7 @@ const variable = "CLIPSTACK_PYTHON_TORCH";
 const needed = ["torch", "torchvision", "open_clip", "onnx"];
 const web = ["fastapi", "uvicorn", "python_multipart"];
 
-/** Command of the baseline if one of the environments has it; empty otherwise. */
+/** Returns the command of the PyTorch baseline; empty if no environment has the baseline. */
 export async function pytorchFor(
   files: readonly Pick<SynthesizedFile, "file" | "displayPath">[],
   options: Options,

@@ -23,9 +23,9 @@ import type { BenchArguments } from "./bench-options.ts";
 /** Images or texts of a run. */
 export interface BenchItems {
   readonly items: readonly LoadItem[];
-  /** Items of the parity gate, with their embeddings by the local model. */
+  /** Items of the parity check, with the embeddings that the local model computes for them. */
   readonly reference: readonly ReferenceItem[];
-  /** Description for the record. */
+  /** Description of the items, for the record. */
   readonly settings: BenchRecord["settings"]["images"];
 }
 

@@ -70,8 +70,8 @@ export function sharedModel(
 }
 
 /**
- * Files that local simulations serve in place of the mounted ones; undefined if they serve their own. Those of the towers that are not
- * measured are generated if they are missing, because the services load them too.
+ * Returns the model files that a local simulation serves instead of the mounted ones; undefined if it serves the mounted ones.
+ * Missing files of towers that are not measured are generated, because the services load every tower.
  */
 export async function simulatedFiles(
   files: readonly SynthesizedFile[],

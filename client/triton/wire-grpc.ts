@@ -226,7 +226,7 @@ function contentsHead(parts: readonly Uint8Array[]): Uint8Array {
   return Uint8Array.from([...bytes, length]);
 }
 
-/** @throws {WireError} */
+/** Returns the tensors of a response. @throws {WireError} if the response is invalid */
 export function decodeGrpcResponse(message: ModelInferResponse): Tensor[] {
   const { outputs, raw_output_contents: raw } = message;
   if (raw.length !== outputs.length) {

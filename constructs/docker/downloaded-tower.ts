@@ -12,9 +12,9 @@ interface DownloadOptions {
   readonly host: GpuHost;
   /** Embed image, which downloads and verifies the files. */
   readonly tools: ServerImage;
-  /** End of the names of its objects. */
+  /** Suffix of the names of the volume and the container. */
   readonly suffix: string;
-  /** Name in the volume (the weights have a default) and source of each file, weights first; undefined ones are left out. */
+  /** Name in the volume and source of each file, the weights first. Without a name, the weights have the default name; files without a source are skipped. */
   readonly files: readonly (readonly [
     name: string | undefined,
     file: DownloadedFile | undefined,

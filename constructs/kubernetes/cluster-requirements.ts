@@ -64,7 +64,7 @@ export const clusterRequirements = z.strictObject({
       name: z.string().min(1),
       /** Setting that names the object: `embed.keySecret`. */
       setting: z.string().min(1),
-      /** For a volume: maximum number of pods that mount it at once, and minimum number of nodes for them. */
+      /** Only for a volume: how many pods mount it at once, at most, and on how many nodes they run, at least. */
       mountedBy: z.strictObject({ pods: z.int().min(0), nodes: z.int().min(1) }).optional(),
     }),
   ),

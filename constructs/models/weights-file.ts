@@ -28,7 +28,7 @@ export function weightsPath(repository: string, tower: ServedTower, modelKind: F
 }
 
 /**
- * Files that a tower needs.
+ * Returns the files that a tower loads: its weights and, for texts, its tokenizer.
  *
  * @param repository - Path of the model repository.
  * @param modelKind - Model kind of the image towers.

@@ -28,8 +28,8 @@ interface Cluster {
 
 /**
  * Joins items pair by pair. With complete linkage, two clusters are joined if every item of one is similar to every item of the
- * other by all metrics. The triangle inequality decides without comparing all pairs if the clusters are narrow, so that n near-equal
- * items are joined with O(n log n) comparisons.
+ * other by all metrics. For narrow clusters the triangle inequality replaces most comparisons: n near-equal items need
+ * O(n log n) of them.
  *
  * @returns Clusters of at least two items, in ascending order.
  */

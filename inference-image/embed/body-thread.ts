@@ -2,17 +2,17 @@ import { TaskThread } from "../../http/task-thread.ts";
 
 /** Parser of one kind of body. */
 export interface BodyParser<Value> {
-  /** Identifies it in the thread. */
+  /** Name of the parser in the messages to the thread. */
   readonly kind: string;
   /** Maximum size of a body that is parsed on the event loop, in bytes. */
   readonly inlineBytes: number;
-  /** @throws {EmbedError} */
+  /** @throws {EmbedError} if the body is invalid */
   parse(body: Buffer, contentType: string): Value | Promise<Value>;
-  /** Returns the arrays of a value whose memory moves from the thread. */
+  /** Returns the arrays of a parsed value, which the thread hands over without a copy. */
   transferred(value: Value): readonly Uint8Array[];
 }
 
-/** Request body for the thread. Its memory moves there. */
+/** Request body, which is handed over to the thread without a copy. */
 export interface BodyTask {
   readonly kind: string;
   readonly body: Uint8Array;

@@ -27,10 +27,10 @@ export interface EmbedHandlerOptions {
 }
 
 /**
- * Returns the handler of a route that embeds.
+ * Returns the handler of a route that returns embeddings.
  *
  * @param parse - Parses the body of a request.
- * @param jobOf - Selects the model.
+ * @param jobOf - Selects the model for a parsed request.
  */
 export function embedHandler<Parsed>(
   { requests, metrics }: EmbedHandlerOptions,

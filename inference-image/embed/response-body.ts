@@ -4,7 +4,7 @@ import { setImmediate as nextIteration } from "node:timers/promises";
 /** Decimals per value: half the length of full precision, with an error of 5e-9, a tenth of the resolution of float32 at 1. */
 const decimals = 8;
 const scale = 10 ** decimals;
-/** Minus, digit, decimal point, decimals and comma. */
+/** Longest text of a value: minus, digit, decimal point, decimals and comma. */
 const maxValueBytes = decimals + 4;
 
 /** Four-digit text of each number below 10 000. */

@@ -237,7 +237,7 @@ function firstDifference(expected: unknown, got: unknown, path: string): string 
     return same ? undefined : `${path} ${String(got ?? "not set")}, not ${String(expected)}`;
   }
   const found = (got ?? {}) as Readonly<Record<string, unknown>>;
-  // even if all its values are defaults: without `dynamic_batching`, nothing is batched
+  // A missing block differs from an empty one: without `dynamic_batching`, Triton does not batch.
   if (got === undefined && Object.keys(expected).length > 0) return `no ${path}`;
   if (Array.isArray(expected) && expected.length > 0 && expected.length !== found.length) {
     return `${path} ${JSON.stringify(got)}, not ${JSON.stringify(expected)}`;

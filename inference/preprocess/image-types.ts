@@ -104,7 +104,7 @@ export interface Frame {
   readonly components: readonly JpegComponent[];
   /** MCUs between restart markers; 0 for none. */
   readonly interval: number;
-  /** Offset in the file of the scan's data. */
+  /** Offset in the file of the compressed data of the first scan, in bytes. */
   readonly scan: number;
 }
 

@@ -47,7 +47,7 @@ interface Job {
 /** Maximum number of result buffers of a size kept for reuse: 10 MB for 224 × 224 pixels. */
 const maxSpares = 64;
 
-/** Compiled once and shared with every thread. */
+/** WebAssembly module of the image kernel, compiled once and shared by all threads. */
 let kernel: WebAssembly.Module | undefined;
 
 /**

@@ -57,7 +57,7 @@ interface QueuedRequest {
   reject(error: InferenceError): void;
 }
 
-/** Maximum delay for announced requests, as a share of the batch's expected run time. */
+/** Maximum time that a batch waits for announced requests, as a share of its expected run time. */
 const maxHoldShare = 0.5;
 
 /** Weight of the latest execution in the moving average of the time per item. */

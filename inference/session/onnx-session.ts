@@ -26,7 +26,7 @@ export interface OpenSessionOptions {
    */
   readonly executionProvider?: ServerEnv["EXECUTION_PROVIDER"];
   /**
-   * Required first dimension of inputs and outputs. The session's specs omit it.
+   * Whether the first dimension of inputs and outputs, the batch, must be dynamic. `inputs` and `outputs` of the session omit it.
    *
    * @default "dynamic"
    */

@@ -39,7 +39,7 @@ export class BytePairEncoder {
   }
 
   /**
-   * Returns the ids of a word, or at least the first `limit`.
+   * Returns the token ids of a word: all, or at least the first `limit` of a long word.
    *
    * @param word - One character per byte, as in the vocabulary.
    */

@@ -2,7 +2,7 @@ import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
 import { median } from "../../target/stats/statistics.ts";
 import type { Figure, PublishedFile } from "./published.ts";
 
-/** Number of decimals with which a figure is published; the trailing zero of a small whole number is lost in JSON. */
+/** Decimals of a published figure. A whole number below 10 counts as one decimal, because JSON drops the zero of `4.0`. */
 function decimalsOf(value: number): number {
   const decimals = String(value).split(".")[1]?.length ?? 0;
   return Number.isInteger(value) && Math.abs(value) < 10 ? 1 : decimals;

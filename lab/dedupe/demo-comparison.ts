@@ -7,7 +7,7 @@ import { defaultConfirmedBits } from "../../examples/photo-dedupe/perceptual-has
 import { openPhotoDatabase } from "../../examples/photo-dedupe/photo-database.ts";
 import { percent } from "../../examples/photo-dedupe/progress.ts";
 
-/** Index with the embeddings of one precision of the model. */
+/** SQLite index with the embeddings of one precision of the model. */
 export interface EvaluatedIndex {
   readonly name: string;
   readonly file: string;

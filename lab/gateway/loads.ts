@@ -31,6 +31,8 @@ export const gateways: Readonly<
 };
 
 /**
+ * Programs that are measured beside clipstack's gateways:
+ *
  * - `baseline`: FastAPI, Pillow and tritonclient (gRPC, UINT8) on one core.
  * - `ceiling`: libjpeg-turbo decodes and OpenCV resizes, without HTTP and Triton.
  */

@@ -66,7 +66,11 @@ export async function runHey(
   }
 }
 
-/** @throws {UserError} if a request failed, or the text is not output of hey. */
+/**
+ * Reads the figures that `hey` prints.
+ *
+ * @throws {UserError} if a request failed, or the text is not output of hey.
+ */
 export function parseHey(text: string): BaselineFigures {
   const failed = [...text.matchAll(/^\s*\[(\d+)\]\s+(.+)$/gm)].find(
     ([, number, rest]) => number !== "200" || !/^\d+ responses/.test(rest ?? ""),
@@ -89,7 +93,7 @@ export interface PerfAnalyzerTarget {
   /** `host:port` */
   readonly address: string;
   readonly model: string;
-  /** Length of the elements of BYTES inputs. */
+  /** Length of the strings that perf_analyzer sends as BYTES inputs. */
   readonly stringBytes?: number;
 }
 

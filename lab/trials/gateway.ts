@@ -36,14 +36,14 @@ const imageClients = 6;
 const textClients = 2;
 /** Characters of a long text. */
 const textLength = 30_000;
-/** Time with one server frozen and one faulty; another connection is frozen after half of it. */
+/** Duration of the faults in ms: one server is frozen and one returns errors. After half of it, a connection is frozen too. */
 const faultMs = 16_000;
 /**
  * Pause after the faults in which the gateway replaces the frozen connection. The third server is
  * restarted after it.
  */
 const reconnectMs = 9_000;
-/** Time for garbage collectors and allocators to settle. */
+/** Pause in ms, in which garbage collectors and allocators free memory. */
 const restMs = 1_500;
 const hostileRequests = 200;
 /**

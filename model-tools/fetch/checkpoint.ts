@@ -13,7 +13,7 @@ import type { OnnxModel } from "../onnx/writer.ts";
 
 const tensor = z.object({
   dims: z.array(z.int().min(0)),
-  /** In values. */
+  /** Distance of neighbouring elements along each dimension, as a number of values. */
   strides: z.array(z.int().min(0)),
   dataType: z.enum(["float32", "int64"]),
   /** Offset of the first value in the file, in bytes. */

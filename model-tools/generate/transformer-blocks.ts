@@ -34,7 +34,7 @@ export type TowerWeights = (
   initial: { readonly deviation: number } | { readonly value: number },
 ) => Iterable<Uint8Array>;
 
-/** Sizes and variants of the blocks of a transformer. */
+/** Sizes of a transformer, and options of its blocks. */
 export interface TransformerSizes {
   /** Floats per token. A multiple of `heads`. */
   readonly width: number;

@@ -86,8 +86,8 @@ export async function checkVersion(
 }
 
 /**
- * Adds a version beside the existing ones, and replaces the served one in one server after the other. If one of them does not serve it, the
- * version is removed, and all serve the previous one.
+ * Adds a version to the folder of a model, and makes one Triton server after the other serve it. If a server cannot serve the new
+ * version, the version is removed, and all servers serve the previous one again.
  *
  * @throws {Error} one line, with the reason
  */

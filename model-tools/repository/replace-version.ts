@@ -10,12 +10,12 @@ export interface VersionReplacementOptions {
   readonly url: string;
   /** Key of the model control API, if it requires one. */
   readonly key: string | undefined;
-  /** Folder of the model, which contains the version, and whose name is the model's. The server has it under {@link nextModelName} too. */
+  /** Folder of the model, named like the model, with the version in it. A link named {@link nextModelName} leads to the same folder. */
   readonly folder: string;
   readonly version: string;
 }
 
-/** Time in which every gateway has switched to the other name: several of its health checks. Later calls are repeated by it. */
+/** Time after which every gateway calls the model by its new name: several of a gateway's health checks. */
 const switchMs = 2_000;
 /** Maximum time until the previous version is unloaded, in seconds. Its accepted requests are finished first. */
 const unloadSeconds = 60;

@@ -15,10 +15,10 @@ export type Topic = (typeof topics)[number];
 /** A resource that some statements of the review do not cover. */
 export interface Unexamined {
   readonly address: string;
-  /** Name of the resource in sentences. */
+  /** Name of the resource in the sentences of the review. */
   readonly name: string;
   readonly type: string;
-  /** Completes "resources …": `of hashicorp/aws`. */
+  /** Words that follow "resources" in the comment: `of hashicorp/aws`. */
   readonly which: string;
   readonly topics: readonly Topic[];
   /** Whether this change creates, updates, replaces or destroys the resource. */

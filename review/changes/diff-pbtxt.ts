@@ -37,7 +37,7 @@ export function fieldsOf(text: string): ReadonlyMap<string, string> | undefined 
   return fields;
 }
 
-/** Many resources have the same configuration. */
+/** Cache by text, because many resources have the same configuration. */
 const cachedFields = new Map<string, ReadonlyMap<string, string>>();
 const maxCachedFields = 500;
 

@@ -93,15 +93,15 @@ function chartFiles(values: Values | undefined): unknown {
 }
 
 /** Whether a component of this project's chart is enabled (default: true). */
-function isEnabled(part: unknown): boolean {
-  return !isObject(part) || part.enabled !== false;
+function isEnabled(component: unknown): boolean {
+  return !isObject(component) || component.enabled !== false;
 }
 
 /** Whether a component of this project's chart runs pods. */
-function runsPods(part: unknown): boolean {
-  if (!isObject(part) || part.enabled === false) return false;
-  const isScaled = isObject(part.autoscaling) && part.autoscaling.enabled === true;
-  return isScaled || part.replicas !== 0;
+function runsPods(component: unknown): boolean {
+  if (!isObject(component) || component.enabled === false) return false;
+  const isScaled = isObject(component.autoscaling) && component.autoscaling.enabled === true;
+  return isScaled || component.replicas !== 0;
 }
 
 /** Chart values that do not affect pods. */

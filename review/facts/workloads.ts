@@ -236,7 +236,7 @@ export function containerDefaults(
   return { limits, requests: { ...limits, ...all("min"), ...all("default_request") } };
 }
 
-/** Total of the containers, or the largest init container if that is more. */
+/** Resources of a pod, as Kubernetes computes them: the sum of its containers, or of the largest init container if that is more. */
 function podTotal(pod: Values, side: "requests" | "limits", defaults: Quantities): Quantities {
   const quantitiesOf = (all: readonly Values[]) =>
     all.map((container) => ({ ...defaults, ...containerResources(container)[side] }));

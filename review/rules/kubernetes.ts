@@ -190,7 +190,7 @@ function quantities(values: Readonly<Record<string, string>>, prefix = ""): Quan
   };
 }
 
-/** Replaces quantities missing in a quota by infinity. */
+/** Returns a quota in which every missing quantity is infinite. */
 function unlimited<Q extends { readonly requests: Quantities; readonly limits: Quantities }>(
   quota: Q,
 ): Q {

@@ -8,7 +8,7 @@ import { TerraformStack } from "../../constructs/terraform/cdktf.ts";
 export abstract class InferenceStack extends TerraformStack {
   /** Endpoints of the services; undefined if all are disabled, which is a finding. */
   protected environment: EnvironmentOutput | undefined;
-  /** Commands that build the images, one line each. */
+  /** Lines that a synthesis prints: the commands that build the images. */
   readonly notes: readonly string[] = [];
   /** Host or cluster on which the services publish ports; undefined for an existing cluster. */
   protected host: { readonly portConflicts: readonly ReportedConflict[] } | undefined;

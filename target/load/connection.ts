@@ -2,7 +2,11 @@
 export interface ConnectionEvents {
   /** Complete response. `code` is empty on success; `bytes` is the size of the body. */
   onAnswer(code: string, bytes: number): void;
-  /** No complete response. `code` is the error's code, such as `ECONNRESET`, or a short description. */
+  /**
+   * Called if no complete response arrived.
+   *
+   * @param code - Code of the error, such as `ECONNRESET`, or a short description.
+   */
   onFailure(code: string): void;
 }
 

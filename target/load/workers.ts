@@ -11,7 +11,7 @@ import { clockMs, type FromWorker, type ToWorker, type WorkerPriority } from "./
 export interface Collected {
   readonly samples: readonly TimedSample[];
   readonly workers: readonly {
-    /** CPU time since its start, at `atMs`. */
+    /** CPU time of the worker from its start until `atMs`. */
     readonly cpuMs: number;
     readonly atMs: number;
     readonly eventLoopDelayP99Ms: number;
@@ -21,13 +21,17 @@ export interface Collected {
 /** Worker processes that share one load. */
 export interface Workers {
   readonly pids: readonly number[];
-  /** @returns Due time of the first request. */
+  /** Starts to send, and returns the time of `performance.now()` at which the first request is due. */
   start(): number;
-  /** @param boundary - Whether a window ends here. */
+  /**
+   * Returns the samples since the previous call.
+   *
+   * @param boundary - Whether a measurement window ends with this call.
+   */
   collect(boundary: boolean): Promise<Collected>;
   /** Stops sending, waits for outstanding requests, and returns the remaining samples. */
   stop(patienceMs: number): Promise<Collected>;
-  /** Kills the processes. */
+  /** Kills the worker processes. */
   close(): Promise<void>;
 }
 

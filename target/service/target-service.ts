@@ -58,7 +58,10 @@ export async function orClose<Result>(
   }
 }
 
-/** @param models - Models of the environment. */
+/** Opens the endpoints of a running service for requests.
+ *
+ * @param models - Models of the environment.
+ */
 export function openService(
   environment: string,
   workload: Workload,

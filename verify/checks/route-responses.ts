@@ -23,7 +23,7 @@ type PostRouteName = {
   [Name in EmbedRouteName]: (typeof embedRoutes)[Name]["method"] extends "POST" ? Name : never;
 }[EmbedRouteName];
 
-/** Sample of each modality that a service embeds. */
+/** Image and text for test requests; a modality that the service does not embed has none. */
 interface Samples {
   readonly image?: EncodedImage | undefined;
   readonly text?: string | undefined;

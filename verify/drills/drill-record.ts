@@ -15,7 +15,7 @@ export const drillNames = ["rollout", "scale", "drain", "quota"] as const;
 export type DrillName = (typeof drillNames)[number];
 
 const latency = z.strictObject({
-  /** Successful requests; the percentiles cover only these. */
+  /** Number of successful requests, the only ones in the percentiles. */
   samples: z.int().min(0),
   p50: z.number(),
   p95: z.number(),

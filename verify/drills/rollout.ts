@@ -129,7 +129,7 @@ async function replace(run: DrillRun, path: string, value: unknown): Promise<voi
   await run.patch("json", [{ op: "replace", path, value }]);
 }
 
-/** Minimum number of ready pods since a point of the record, and the number that the strategy requires. */
+/** Returns the lowest number of ready pods since the replica count `from`, and the number that the update strategy requires. */
 function readySince(run: DrillRun, from: number): { lowest: number; required: number } {
   const points = run.replicas.slice(Math.max(0, from));
   // the autoscaler may have scaled down in between
