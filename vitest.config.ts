@@ -31,7 +31,7 @@ const onlyCompiled = [
   "emulator/{hot-replacement,oip-admission,transports,triton-emulator}.test.ts",
   "inference-image/gateway/{dali-gateway,faulty-triton,fingerprint,gateway,gateway-models}.test.ts",
   "inference-image/openai/{openai-client,openai-gateway}.test.ts",
-  "inference-image/server/hostile-requests.test.ts",
+  "inference-image/server/{client-keys,hostile-requests}.test.ts",
   "inference-image/jobs/*.test.ts",
 ];
 

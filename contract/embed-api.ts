@@ -100,6 +100,8 @@ export const embedErrorStatus = {
   undecodable_image: 422,
   /** The queue is full; retry after `Retry-After`. */
   overloaded: 429,
+  /** The client exceeds the rate of its key; retry after `Retry-After`. */
+  rate_limited: 429,
   headers_too_large: 431,
   internal: 500,
   /** The model returned a vector that cannot be scaled to unit norm: all zeros or not finite. */

@@ -194,6 +194,7 @@ export const openAiErrorCodes: Readonly<Partial<Record<EmbedErrorCode | "unknown
   {
     unauthorized: "invalid_api_key",
     overloaded: "rate_limit_exceeded",
+    rate_limited: "rate_limit_exceeded",
     unknown_model: "model_not_found",
   };
 

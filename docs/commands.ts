@@ -67,6 +67,21 @@ export const commandsRun: readonly RunCommand[] = [
   { command: "npx clipstack-dedupe scan ~/Pictures", prints: /photos/ },
   { command: "npx clipstack-dedupe embed --mode local", prints: /random weights/ },
   { command: "npx clipstack-dedupe group", prints: /group/ },
+  {
+    command:
+      "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=test-ca -keyout ca-key.pem -out ca.pem",
+    prints: /^/,
+  },
+  {
+    command:
+      "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout tls.key -out request.pem",
+    prints: /^/,
+  },
+  {
+    command:
+      "openssl x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 30 -copy_extensions copy -out tls.crt",
+    prints: /subject=CN ?= ?localhost/,
+  },
 ];
 
 /** A command that a test runs, possibly with other values, or whose code a test calls. */
@@ -222,6 +237,11 @@ export const commandsTested: readonly TestedCommand[] = [
     command: "curl --data-binary",
     tests: ["inference-image/server/app.test.ts"],
     words: ['"/embed"', '"image/jpeg"'],
+  },
+  {
+    command: "curl --cacert",
+    tests: ["inference-image/server/embed-server.test.ts"],
+    words: ["serves only HTTPS"],
   },
   {
     command: "curl -H",

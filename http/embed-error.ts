@@ -12,6 +12,8 @@ export interface EmbedErrorOptions extends ErrorOptions {
   readonly text?: number | undefined;
   /** Field of the request that caused the error, for OpenAI-compatible routes. */
   readonly param?: string | undefined;
+  /** Time after which the client may retry, in seconds. */
+  readonly retryAfterSeconds?: number | undefined;
 }
 
 /** Error response of the embed API. Branch on `code`, not on the text. */
@@ -21,6 +23,7 @@ export class EmbedError extends Error {
   readonly image: number | undefined;
   readonly text: number | undefined;
   readonly param: string | undefined;
+  readonly retryAfterSeconds: number | undefined;
 
   constructor(
     readonly code: EmbedErrorCode,
@@ -31,6 +34,7 @@ export class EmbedError extends Error {
     this.image = options.image;
     this.text = options.text;
     this.param = options.param;
+    this.retryAfterSeconds = options.retryAfterSeconds;
   }
 
   get status(): number {

@@ -124,5 +124,7 @@ test("an invalid port exits with 2", async () => {
 test("fails without a key unless HOST is a loopback address", async () => {
   const { code, stderr } = await serve("--model", "tiny", "--host", "0.0.0.0").done;
   expect(code).toBe(2);
-  expect(stderr).toContain("API_KEY is required unless HOST is a loopback address");
+  expect(stderr).toContain(
+    "API_KEY or API_KEYS_FILE is required unless HOST is a loopback address",
+  );
 });

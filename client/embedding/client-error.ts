@@ -3,7 +3,7 @@ export type ClientErrorCode =
   | "unavailable"
   /** No response within the deadline. */
   | "timeout"
-  /** The service stayed overloaded until the deadline. */
+  /** The service stayed overloaded, or the rate of the key exceeded, until the deadline. */
   | "overloaded"
   /** An image cannot be decoded; `image` is its index. */
   | "image"

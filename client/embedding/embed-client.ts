@@ -241,6 +241,8 @@ function clientCodeOf(code: EmbedErrorResponse["error"]["code"], image: number |
     case "timeout":
     case "unavailable":
       return code;
+    case "rate_limited":
+      return "overloaded";
     case "undecodable_image":
     case "unsupported_media_type":
     case "too_large":

@@ -18,8 +18,8 @@ export const embedMetricTable = {
     name: "clipstack_embed_requests_total",
     type: "counter",
     unit: "requests",
-    labels: ["route", "status", "model"],
-    help: "Requests by route, status and model; 499 if the client disconnected.",
+    labels: ["route", "status", "model", "client"],
+    help: "Requests by route, status, model and client; 499 if the client disconnected.",
   },
   requestSeconds: {
     name: "clipstack_embed_request_duration_seconds",
@@ -90,6 +90,20 @@ export const embedMetricTable = {
     unit: "bytes",
     labels: [],
     help: "Bytes of admitted request bodies, and of their responses until they are sent.",
+  },
+  fileValid: {
+    name: "clipstack_embed_file_valid",
+    type: "gauge",
+    unit: "0 or 1",
+    labels: ["file"],
+    help: "1 if the present content of the keys or the certificate is in use, 0 if it is invalid and the previous content is.",
+  },
+  certificateExpiry: {
+    name: "clipstack_embed_tls_certificate_expiry_timestamp_seconds",
+    type: "gauge",
+    unit: "seconds",
+    labels: [],
+    help: "End of the validity of the server's certificate, in seconds since 1970; only with TLS.",
   },
   tritonRequests: {
     name: "clipstack_embed_triton_requests_total",

@@ -21,6 +21,8 @@ export const labelMeanings = {
   status: "HTTP status; 499 if the client disconnected",
   model:
     "name of the model; `none` if the request reached none; in calls to Triton and in Triton's metrics, the name in the model repository",
+  client: "name of the client's key, `default` for `API_KEY`; `none` without a valid key",
+  file: "`keys` or `certificate`",
   modality: "`image` or `text`",
   target: "`host:port` of a Triton server",
   version: "version of the model",

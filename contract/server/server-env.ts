@@ -4,6 +4,7 @@ import { type Modality, type ModelSpec, modelSpec, withModalities } from "../mod
 import { defaultModel, modelCatalogue } from "../models/index.ts";
 import { embedPort } from "../ports.ts";
 import { maxImagePixels } from "../preprocess-parameters.ts";
+import { apiKey } from "./client-keys.ts";
 
 /** Environment variables of the embed server, with their defaults. */
 
@@ -75,9 +76,6 @@ function modalitiesOf(entry: string, all: readonly Modality[]): readonly Modalit
 function availableSpecs(own: readonly ModelSpec[]): ReadonlyMap<string, ModelSpec> {
   return new Map([...modelCatalogue, ...own.map((spec) => [spec.name, spec] as const)]);
 }
-
-/** Minimum length of an API key. */
-export const minKeyLength = 16;
 
 export const serverEnv = z
   .object({
@@ -201,19 +199,21 @@ export const serverEnv = z
     /** Maximum redirects of a download, each to a host of IMAGE_URL_HOSTS. */
     IMAGE_URL_MAX_REDIRECTS: integer(0, 20).default(3),
     /**
-     * Bearer token required from clients, except for health checks. Without it the server listens only on the loopback interface,
-     * unless ALLOW_ANONYMOUS is set.
+     * Bearer token required from clients, except for health checks. Without it and API_KEYS_FILE the server listens only on the
+     * loopback interface, unless ALLOW_ANONYMOUS is set.
      */
-    API_KEY: z
-      .string()
-      .regex(
-        new RegExp(`^[\\x21-\\x7e]{${minKeyLength},}$`),
-        `must be at least ${minKeyLength} printable ASCII characters without spaces`,
-      )
-      .optional(),
+    API_KEY: apiKey.optional(),
+    /**
+     * JSON file with the keys of several clients, instead of API_KEY: `[{ "name": "team-a", "key": "…", "requestsPerSecond": 50 }]`.
+     * A changed file is read within seconds.
+     */
+    API_KEYS_FILE: z.string().min(1).optional(),
     /** `true`: no authentication. For a container whose port is published only on the host's loopback interface. */
     ALLOW_ANONYMOUS: z.enum(["true", "false"]).default("false"),
-    /** PEM files with certificate chain and private key. The server then serves only HTTPS. Both or neither. */
+    /**
+     * PEM files with certificate chain and private key. The server then serves only HTTPS. Both or neither. Changed files are read
+     * within seconds.
+     */
     TLS_CERT_FILE: z.string().min(1).optional(),
     TLS_KEY_FILE: z.string().min(1).optional(),
     /** Time in which accepted requests complete after a stop signal. */

@@ -11,8 +11,11 @@ import type { EmbedderObserver } from "./embedder.ts";
 
 /** Metrics of one embed server, in a registry of its own. */
 export interface EmbedMetrics {
-  /** @param model - Name of the model, `none` if the request reached none. */
-  request(route: string, status: number, seconds: number, model: string): void;
+  request(labels: RequestLabels, seconds: number): void;
+  /** Whether the present content of files is valid, and in use. */
+  fileState(file: string, isValid: boolean): void;
+  /** End of the certificate's validity. */
+  certificateExpires(at: Date): void;
   /** Metrics of one tower of a model. */
   tower(model: string, modality: Modality): TowerMetrics;
   /** @param model - Name of the model in the repositories of the Triton servers. */
@@ -23,6 +26,15 @@ export interface EmbedMetrics {
   pendingBytesFrom(read: () => number): void;
   readonly contentType: string;
   text(): Promise<string>;
+}
+
+export interface RequestLabels {
+  readonly route: string;
+  readonly status: number;
+  /** Name of the model, `none` if the request reached none. */
+  readonly model: string;
+  /** Name of the client's key, `none` without a valid key. */
+  readonly client: string;
 }
 
 export interface TowerMetrics extends EmbedderObserver {
@@ -41,6 +53,7 @@ export function createMetrics(): EmbedMetrics {
     ...requestMetrics(registry),
     ...towerMetrics(registry),
     ...pendingMetrics(registry),
+    ...fileMetrics(registry),
     ...tritonMetrics(registry),
     contentType: registry.contentType,
     text: () => registry.metrics(),
@@ -67,9 +80,9 @@ function requestMetrics(registry: Registry): Pick<EmbedMetrics, "request"> {
   const requests = counter("requests");
   const requestSeconds = histogram("requestSeconds");
   return {
-    request(route, status, duration, model) {
-      requests.inc({ route, status, model });
-      requestSeconds.observe({ route, model }, duration);
+    request(labels, duration) {
+      requests.inc({ ...labels });
+      requestSeconds.observe({ route: labels.route, model: labels.model }, duration);
     },
   };
 }
@@ -127,6 +140,18 @@ function pendingMetrics(registry: Registry): Pick<EmbedMetrics, "pending" | "pen
     pendingBytesFrom(read) {
       readBytes = read;
     },
+  };
+}
+
+function fileMetrics(registry: Registry): Pick<EmbedMetrics, "fileState" | "certificateExpires"> {
+  const { gauge } = metricsOf(registry);
+  const valid = gauge("fileValid");
+  const expiry = gauge("certificateExpiry");
+  // no value without TLS, instead of 0
+  expiry.remove();
+  return {
+    fileState: (file, isValid) => valid.set({ file }, isValid ? 1 : 0),
+    certificateExpires: (at) => expiry.set(at.getTime() / 1000),
   };
 }
 

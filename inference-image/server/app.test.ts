@@ -468,7 +468,9 @@ describe("with the tiny model", () => {
   test("counts requests by route and status", async () => {
     const count = async () => {
       const { body } = await app.inject("/metrics");
-      const counts = body.matchAll(/route="\/embed",status="415",model="[^"]*"} (\d+)/g);
+      const counts = body.matchAll(
+        /route="\/embed",status="415",model="[^"]*",client="none"} (\d+)/g,
+      );
       return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
     };
     const before = await count();
@@ -735,7 +737,7 @@ describe("with a blocked embedder", () => {
       uploads[0]?.destroy();
       await expect
         .poll(() => metrics.text())
-        .toMatch(/route="\/embed",status="499",model="[^"]*"} 1/);
+        .toMatch(/route="\/embed",status="499",model="[^"]*",client="none"} 1/);
       const accepted = app.inject(raw(jpeg));
       await embedder.holds(1);
       embedder.release();
@@ -834,7 +836,9 @@ describe("with a blocked embedder", () => {
       expect(embedder.signals[0]?.aborted).toBe(false);
       socket.destroy();
       await expect.poll(() => embedder.signals[0]?.aborted).toBe(true);
-      expect(await metrics.text()).toMatch(/route="\/embed",status="499",model="[^"]*"} 1/);
+      expect(await metrics.text()).toMatch(
+        /route="\/embed",status="499",model="[^"]*",client="none"} 1/,
+      );
     });
   });
 

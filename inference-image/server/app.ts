@@ -21,6 +21,7 @@ import {
 } from "../../inference/preprocess/preprocess.ts";
 import { type AddRoute, routeAdder } from "../embed/add-route.ts";
 import { BodyThread } from "../embed/body-thread.ts";
+import type { ClientKeys } from "../embed/client-keys.ts";
 import { EmbedPipeline } from "../embed/embed-pipeline.ts";
 import { registerEmbedRoutes } from "../embed/embed-routes.ts";
 import { toEmbedError, withoutAddresses } from "../embed/errors.ts";
@@ -33,7 +34,7 @@ import { errorBody, registerErrorResponses } from "./error-responses.ts";
 import { rejectOtherOrigins } from "./loopback-requests.ts";
 import { openApiDocument } from "./openapi.ts";
 import { page, pageSecurityPolicy } from "./page.ts";
-import type { TlsFiles } from "./tls.ts";
+import { minTlsVersion, type TlsFiles } from "./tls.ts";
 
 export interface AppOptions {
   /** Served models, which may still be loading. */
@@ -42,12 +43,8 @@ export interface AppOptions {
   readonly limits: Limits;
   /** @default exact, one thread per core */
   readonly preprocessing?: Omit<PreprocessorOptions, "maxPixels">;
-  /**
-   * Bearer token required from clients.
-   *
-   * @default - no authentication
-   */
-  readonly apiKey?: string;
+  /** Keys of which clients must send one. @default - no authentication */
+  readonly keys?: ClientKeys;
   /** Rejects requests from web pages of other origins. @default false */
   readonly loopbackOnly?: boolean;
   /** @default - plain HTTP */
@@ -87,7 +84,7 @@ const timeoutCheckMs = 5_000;
  * `close()` drains: new requests are rejected, accepted requests are answered, then the embedder is closed.
  */
 export function buildApp(options: AppOptions): FastifyInstance {
-  const { metrics, limits, models, apiKey } = options;
+  const { metrics, limits, models, keys } = options;
   const app = createServer(options);
   const state = { draining: false };
   const preprocessor = createPreprocessor({
@@ -102,8 +99,15 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const pipeline = new EmbedPipeline({ models, preprocessor, metrics });
 
   const accepted = trackRequests(app, (request, reply, status) => {
-    const model = requests.modelOf(request) ?? "none";
-    metrics.request(request.routeOptions.url ?? "none", status, reply.elapsedTime / 1000, model);
+    metrics.request(
+      {
+        route: request.routeOptions.url ?? "none",
+        status,
+        model: requests.modelOf(request) ?? "none",
+        client: keys?.nameOf(request) ?? "none",
+      },
+      reply.elapsedTime / 1000,
+    );
   });
   app.addHook("onSend", async (_request, reply) => {
     reply.headers(embedResponseHeaders);
@@ -129,9 +133,9 @@ export function buildApp(options: AppOptions): FastifyInstance {
     },
   });
   metrics.pendingBytesFrom(() => requests.bytes);
-  registerErrorResponses(app, requests);
+  registerErrorResponses(app, requests, (request) => keys?.nameOf(request));
   if (options.loopbackOnly === true) rejectOtherOrigins(app);
-  const addRoute = routeAdder(app, apiKey);
+  const addRoute = routeAdder(app, keys);
   registerOperationsRoutes(addRoute, options, () => state.draining);
   const routeOptions = {
     requests,
@@ -181,7 +185,10 @@ function createServer({ limits, tls, logLevel = "silent" }: AppOptions): Fastify
   const app =
     tls === undefined
       ? Fastify({ ...common, http: server })
-      : (Fastify({ ...common, https: { ...server, ...tls } }) as unknown as FastifyInstance);
+      : (Fastify({
+          ...common,
+          https: { ...server, ...tls, minVersion: minTlsVersion },
+        }) as unknown as FastifyInstance);
   limitUnreadResponses(app);
   if (limits.maxConnections !== undefined) limitConnections(app, limits.maxConnections);
   return app;
@@ -189,7 +196,7 @@ function createServer({ limits, tls, logLevel = "silent" }: AppOptions): Fastify
 
 function registerOperationsRoutes(
   addRoute: AddRoute,
-  { models, metrics, apiKey }: AppOptions,
+  { models, metrics, keys }: AppOptions,
   draining: () => boolean,
 ): void {
   // A failed liveness probe restarts the container, so it must not depend on the model.
@@ -200,7 +207,7 @@ function registerOperationsRoutes(
     const ready = !draining() && (await models.ready());
     const reason = ready || draining() ? undefined : models.unavailableReason;
     // the route needs no key
-    if (reason !== undefined && apiKey !== undefined) {
+    if (reason !== undefined && keys !== undefined) {
       return reply.code(503).send({ ready, reason: withoutAddresses(reason) });
     }
     return reply.code(ready ? 200 : 503).send({ ready, reason });
@@ -208,7 +215,7 @@ function registerOperationsRoutes(
   addRoute(embedRoutes.metrics, async (_request, reply) =>
     reply.type(metrics.contentType).send(await metrics.text()),
   );
-  const requiresKey = apiKey !== undefined;
+  const requiresKey = keys !== undefined;
   const openApi = Buffer.from(
     JSON.stringify(
       openApiDocument({

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { closeSync, existsSync, openSync } from "node:fs";
 import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
@@ -143,7 +144,7 @@ describe("in this process", () => {
     });
 
     test("reloads the certificate without a restart", async () => {
-      const { port, reloadTls } = await start(tlsEnv());
+      const { port, reload, loaded } = await start(tlsEnv());
       const served = async () => {
         const socket = connectTls({ port, host: "127.0.0.1", rejectUnauthorized: false });
         await once(socket, "secureConnect");
@@ -155,12 +156,29 @@ describe("in this process", () => {
       const { cert, key } = testCertificate();
       await writeFile(tlsFile("cert.pem"), cert);
       await writeFile(tlsFile("key.pem"), key);
-      await reloadTls();
-      expect(await served()).not.toBe(before);
-      // a mismatched certificate changes nothing
+      // the server finds the new files by itself
+      await expect.poll(served).not.toBe(before);
+      const after = await served();
+      await loaded;
+      const metric = async (name: string) => {
+        const dispatcher = new Agent({ connect: { ca: cert } });
+        agents.push(dispatcher);
+        const { body } = await request(`https://localhost:${port}/metrics`, { dispatcher });
+        return Number(
+          (await body.text())
+            .split("\n")
+            .find((line) => line.startsWith(name))
+            ?.split(" ")[1],
+        );
+      };
+      const expiry = Date.parse(new X509Certificate(cert).validTo) / 1000;
+      expect(await metric(embedMetrics.certificateExpiry)).toBe(expiry);
+      expect(await metric(`${embedMetrics.fileValid}{file="certificate"}`)).toBe(1);
+      // a mismatched key changes nothing
       await writeFile(tlsFile("key.pem"), testCertificate().key);
-      await expect(reloadTls()).rejects.toThrow(/^TLS_KEY_FILE must be the key of the certificate/);
-      expect(await served()).not.toBe(before);
+      await reload();
+      expect(await metric(`${embedMetrics.fileValid}{file="certificate"}`)).toBe(0);
+      expect(await served()).toBe(after);
       await writeFile(tlsFile("cert.pem"), certificate.cert);
       await writeFile(tlsFile("key.pem"), certificate.key);
     });
@@ -359,7 +377,7 @@ describe("as a process", () => {
       2,
       "a public address without a key",
       async () => ({ HOST: "0.0.0.0" }),
-      "API_KEY is required unless HOST is a loopback address (or set ALLOW_ANONYMOUS=true if the network restricts access), got HOST '0.0.0.0'\n",
+      "API_KEY or API_KEYS_FILE is required unless HOST is a loopback address (or set ALLOW_ANONYMOUS=true if the network restricts access), got HOST '0.0.0.0'\n",
     ],
     [
       2,

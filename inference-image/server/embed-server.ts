@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Server as TlsServer } from "node:tls";
 import type { FastifyInstance } from "fastify";
 import { isLoopback } from "../../contract/loopback.ts";
 import { type ServerEnv, servedSpecs } from "../../contract/server/server-env.ts";
@@ -7,8 +6,9 @@ import { writeLog } from "../../http/log-output.ts";
 import type { EmbedMetrics } from "../models/metrics.ts";
 import { type ServedModel, ServedModels } from "../models/served-models.ts";
 import { closeModels, type OpeningModels, openModels, serveModels } from "../onnx/load-models.ts";
+import { openServerFiles, type ServerFiles } from "./server-files.ts";
 import { readSettings, SettingsError } from "./settings.ts";
-import { readTlsFiles, readTritonSecurity, type TlsFiles } from "./tls.ts";
+import { readTritonSecurity } from "./tls.ts";
 
 /** Maximum time that the start waits for the first model's thread before it loads the rest of the server, in milliseconds. */
 const maxHeadStartMs = 100;
@@ -21,12 +21,8 @@ export interface RunningEmbedServer {
   readonly loaded: Promise<void>;
   /** Rejects when the runtime's thread exits unexpectedly; the server can then no longer embed. */
   readonly died: Promise<never>;
-  /**
-   * Reads the certificate and its key again, for new connections; does nothing without TLS.
-   *
-   * @throws {SettingsError} one line; the previous certificate stays in use
-   */
-  reloadTls(): Promise<void>;
+  /** Reads the certificate and the keys of clients again, as it does when their files change. */
+  reload(): Promise<void>;
   /** Drains: makes the server not ready, answers accepted requests, then closes everything. */
   stop(): Promise<void>;
 }
@@ -34,11 +30,11 @@ export interface RunningEmbedServer {
 /**
  * Listens while the models load: the server is live at once, and ready when all of them are warm. Port 0 selects a free port.
  *
- * @throws {SettingsError} one line, if a certificate, a key or the metadata file is invalid
+ * @throws {SettingsError} one line, if a certificate, the keys or the metadata file is invalid
  * @throws {Error} one line, if the port is in use
  */
 export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbedServer> {
-  const tls = await readTlsFiles(settings);
+  const files = await openServerFiles(settings);
   const security = settings.BACKEND === "triton" ? await readTritonSecurity(settings) : undefined;
   const startedAt = performance.now();
   const opening = settings.BACKEND === "triton" ? undefined : await beginModels(settings);
@@ -49,7 +45,8 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
   ]);
   const metrics = createMetrics();
   const models = new ServedModels(servedSpecs(settings));
-  const app = buildApp({ ...appOptions(settings, tls), models, metrics });
+  const app = buildApp({ ...appOptions(settings, files), models, metrics });
+  files.watch(app, metrics);
   const port = await listenOrClose(app, settings, opening);
 
   const load = async () => {
@@ -69,10 +66,7 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
     port,
     loaded,
     died: opening?.died ?? new Promise<never>(() => {}),
-    async reloadTls() {
-      const files = await readTlsFiles(settings);
-      if (files !== undefined) (app.server as unknown as TlsServer).setSecureContext(files);
-    },
+    reload: () => files.reload(),
     async stop() {
       await loaded.catch(() => {});
       await app.close();
@@ -90,7 +84,7 @@ async function beginModels(settings: ServerEnv): Promise<OpeningModels> {
   return opening;
 }
 
-function appOptions(settings: ServerEnv, tls: TlsFiles | undefined) {
+function appOptions(settings: ServerEnv, { tls, keys }: ServerFiles) {
   return {
     limits: {
       maxQueueSize: settings.MAX_QUEUE_SIZE,
@@ -99,8 +93,8 @@ function appOptions(settings: ServerEnv, tls: TlsFiles | undefined) {
       maxImagePixels: settings.MAX_IMAGE_PIXELS,
       maxConnections: settings.MAX_CONNECTIONS,
     },
-    apiKey: settings.API_KEY,
-    loopbackOnly: settings.API_KEY === undefined && isLoopback(settings.HOST),
+    keys,
+    loopbackOnly: keys === undefined && isLoopback(settings.HOST),
     tls,
     preprocessing: {
       mode: settings.PREPROCESSING,
@@ -187,7 +181,7 @@ interface ProcessState {
   stopping: boolean;
 }
 
-/** Handles SIGTERM and SIGINT (drain, or exit on the second one), and SIGHUP (reload the certificate, or drain without one). */
+/** Handles SIGTERM and SIGINT (drain, or exit on the second one), and SIGHUP (reload certificate and keys, or drain without them). */
 function handleSignals(state: ProcessState, settings: ServerEnv): void {
   const onSignal = async (signal: NodeJS.Signals) => {
     const { server, stopping } = state;
@@ -206,17 +200,8 @@ function handleSignals(state: ProcessState, settings: ServerEnv): void {
   };
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);
-  if (settings.TLS_CERT_FILE === undefined) {
-    process.on("SIGHUP", onSignal);
-    return;
-  }
-  process.on("SIGHUP", () => {
-    const { server } = state;
-    server?.reloadTls().then(
-      () => server.app.log.info("certificate reloaded"),
-      (error: Error) => server.app.log.error(`certificate not reloaded: ${error.message}`),
-    );
-  });
+  const hasFiles = settings.TLS_CERT_FILE !== undefined || settings.API_KEYS_FILE !== undefined;
+  process.on("SIGHUP", hasFiles ? () => void state.server?.reload() : onSignal);
 }
 
 function fail(message: string, code: number): never {

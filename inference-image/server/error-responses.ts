@@ -10,9 +10,14 @@ import { openAiErrorBody } from "../openai/error-body.ts";
 const unavailableSeconds = 1;
 
 /** Makes every error a response of the embed API, with the headers that its code requires. */
-export function registerErrorResponses(app: FastifyInstance, requests: RequestAdmission): void {
+export function registerErrorResponses(
+  app: FastifyInstance,
+  requests: RequestAdmission,
+  clientOf: (request: FastifyRequest) => string | undefined,
+): void {
   const sendError = (request: FastifyRequest, reply: FastifyReply, error: EmbedError) => {
     if (error.code === "overloaded") reply.header("retry-after", requests.retryAfterSeconds);
+    if (error.code === "rate_limited") reply.header("retry-after", error.retryAfterSeconds);
     if (error.code === "unavailable") reply.header("retry-after", unavailableSeconds);
     if (error.code === "unauthorized") reply.header("www-authenticate", 'Bearer realm="clipstack"');
     // the rest of a slow body is not awaited
@@ -28,7 +33,7 @@ export function registerErrorResponses(app: FastifyInstance, requests: RequestAd
     const { code } = cause as { readonly code?: string };
     if (code === "FST_ERR_ROUTE_MISSING_CONTENT_TYPE") return sendNotFound(request, reply);
     const error = toEmbedError(cause);
-    logError(request, reply, error, cause);
+    logError(request, reply, error, { cause, client: clientOf(request) });
     return sendError(request, reply, error);
   });
 }
@@ -53,12 +58,12 @@ function logError(
   request: FastifyRequest,
   reply: FastifyReply,
   error: EmbedError,
-  cause: unknown,
+  { cause, client }: { readonly cause: unknown; readonly client: string | undefined },
 ): void {
   const expected = error.status < 500 || ["unavailable", "timeout"].includes(error.code);
   if (expected || reply.raw.destroyed) {
-    request.log.debug({ code: error.code, image: error.image }, error.message);
+    request.log.debug({ code: error.code, image: error.image, client }, error.message);
   } else {
-    request.log.error({ err: cause, route: request.routeOptions.url }, error.message);
+    request.log.error({ err: cause, route: request.routeOptions.url, client }, error.message);
   }
 }

@@ -8,6 +8,7 @@ import { embedMetrics } from "../../contract/metrics/embed-metrics.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
+import { ClientKeys } from "../embed/client-keys.ts";
 import type { ImageEmbedder } from "../models/embedder.ts";
 import { createMetrics, type EmbedMetrics } from "../models/metrics.ts";
 import { HeldEmbedder, servedImages } from "../models/test-served-models.ts";
@@ -261,7 +262,9 @@ describe("on a connection", () => {
     send(socket, jpeg, undefined, { "content-length": jpeg.length + 1 });
     socket.end();
     expect(await fullResponse()).toMatch(/^(HTTP\/1\.1 400 |$)/);
-    await expect.poll(() => metrics.text()).toMatch(/status="(499|400)",model="[^"]*"} 1/);
+    await expect
+      .poll(() => metrics.text())
+      .toMatch(/status="(499|400)",model="[^"]*",client="none"} 1/);
   });
 
   test.each([
@@ -461,13 +464,14 @@ describe("while the model is busy", () => {
       .poll(() => metrics.text())
       .toContain(`${embedMetrics.pendingBytes} ${jpeg.length}`);
     socket.destroy();
-    await expect.poll(() => metrics.text()).toMatch(/status="499",model="[^"]*"} 1/);
+    await expect.poll(() => metrics.text()).toMatch(/status="499",model="[^"]*",client="none"} 1/);
     expect(await metrics.text()).not.toContain(`${embedMetrics.decodeSeconds}_count{`);
   });
 });
 
 describe("with an API key", () => {
   const apiKey = "0123456789abcdef";
+  const keys = new ClientKeys([{ name: "default", key: apiKey }]);
 
   test.each<[string, Record<string, string>, string]>([
     ["none", {}, "none"],
@@ -475,7 +479,7 @@ describe("with an API key", () => {
     ["no token", { authorization: "Bearer" }, "a different value"],
     ["another scheme", { authorization: `Basic ${apiKey}` }, "a different value"],
   ])("rejects a request with %s", async (_, headers, got) => {
-    await listen({}, { apiKey });
+    await listen({}, { keys });
     for (const path of ["/embed", "/embed/base64"]) {
       const answer = await post(jpeg, path, headers);
       expect(answer.status).toBe(401);
@@ -494,7 +498,7 @@ describe("with an API key", () => {
   test.each(["Bearer", "bearer", "BEARER"])(
     "accepts the key with the scheme %s",
     async (scheme) => {
-      await listen({}, { apiKey });
+      await listen({}, { keys });
       const headers = { authorization: `${scheme} ${apiKey}` };
       expect((await post(jpeg, "/embed", headers)).status).toBe(200);
       expect((await fetch(`http://127.0.0.1:${port}/metrics`, { headers })).status).toBe(200);
@@ -504,14 +508,14 @@ describe("with an API key", () => {
   test.each(Object.values(embedRoutes))(
     "requires the key on $method $path: $requiresKey",
     async ({ method, path, requiresKey }) => {
-      await listen({}, { apiKey });
+      await listen({}, { keys });
       const { status } = await fetch(`http://127.0.0.1:${port}${path}`, { method });
       expect(status === 401).toBe(requiresKey);
     },
   );
 
   test("has a key field on the page and a security scheme in OpenAPI", async () => {
-    await listen({}, { apiKey });
+    await listen({}, { keys });
     const [page, openApi] = await Promise.all(
       ["/", "/openapi.json"].map(async (path) =>
         (await fetch(`http://127.0.0.1:${port}${path}`)).text(),

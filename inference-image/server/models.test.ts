@@ -189,8 +189,8 @@ test("has metrics of each model", async () => {
     `${embedMetrics.texts}{model="openclip-vit-b32"} `,
     `${embedMetrics.batchSize}_count{model="openclip-vit-b32",modality="text"} `,
     `${embedMetrics.inferSeconds}_count{model="dinov2-small",modality="image"} `,
-    `${embedMetrics.requests}{route="/embed",status="404",model="none"} `,
-    `${embedMetrics.requests}{route="/embed/text",status="200",model="openclip-vit-b32"} `,
+    `${embedMetrics.requests}{route="/embed",status="404",model="none",client="none"} `,
+    `${embedMetrics.requests}{route="/embed/text",status="200",model="openclip-vit-b32",client="none"} `,
   ]) {
     expect(text).toContain(`\n${line}`);
   }

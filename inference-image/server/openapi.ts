@@ -191,7 +191,7 @@ const embedResponses = {
   415: response("Not a JPEG, PNG or WebP file.", "Error"),
   422: response("The image cannot be decoded.", "Error"),
   429: {
-    ...response("The queue is full.", "Error"),
+    ...response("The queue is full, or the client exceeds the rate of its key.", "Error"),
     headers: {
       "retry-after": { description: "Seconds.", schema: { type: "integer" } },
     },

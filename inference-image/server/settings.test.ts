@@ -91,9 +91,13 @@ test.each([
   [{ BACKEND: "triton" }, "TRITON_GRPC_URLS is required when BACKEND is triton"],
   [
     {},
-    "API_KEY is required unless HOST is a loopback address (or set ALLOW_ANONYMOUS=true if the network restricts access), got HOST '0.0.0.0'",
+    "API_KEY or API_KEYS_FILE is required unless HOST is a loopback address (or set ALLOW_ANONYMOUS=true if the network restricts access), got HOST '0.0.0.0'",
   ],
   [{ API_KEY: "short" }, "API_KEY must be at least 16 printable ASCII characters without spaces"],
+  [
+    { API_KEY: "0123456789abcdef", API_KEYS_FILE: "keys.json" },
+    "API_KEY must not be set beside API_KEYS_FILE",
+  ],
   [
     { MODEL_PRECISION: "int8", EXECUTION_PROVIDER: "cuda" },
     "MODEL_PRECISION int8 requires EXECUTION_PROVIDER cpu, got 'cuda'",

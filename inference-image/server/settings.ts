@@ -40,9 +40,13 @@ const secrets: ReadonlySet<ServerEnvName> = new Set(["API_KEY"]);
 /** Returns violated rules between settings. They apply to the process only: a stack may publish the container's port on loopback. */
 function conflictsIn(env: ServerEnv): readonly string[] {
   const conflicts: string[] = [];
-  if (env.API_KEY === undefined && env.ALLOW_ANONYMOUS === "false" && !isLoopback(env.HOST)) {
+  const hasKey = env.API_KEY !== undefined || env.API_KEYS_FILE !== undefined;
+  if (env.API_KEY !== undefined && env.API_KEYS_FILE !== undefined) {
+    conflicts.push("API_KEY must not be set beside API_KEYS_FILE");
+  }
+  if (!hasKey && env.ALLOW_ANONYMOUS === "false" && !isLoopback(env.HOST)) {
     conflicts.push(
-      `API_KEY is required unless HOST is a loopback address (or set ALLOW_ANONYMOUS=true if the network restricts access), got HOST '${env.HOST}'`,
+      `API_KEY or API_KEYS_FILE is required unless HOST is a loopback address (or set ALLOW_ANONYMOUS=true if the network restricts access), got HOST '${env.HOST}'`,
     );
   }
   if (env.MODEL_PRECISION === "int8" && env.EXECUTION_PROVIDER === "cuda") {

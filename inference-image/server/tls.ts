@@ -3,8 +3,11 @@ import { readFile } from "node:fs/promises";
 import { createSecureContext } from "node:tls";
 import type { GrpcSecurity } from "../../client/triton/grpc-transport.ts";
 import { readFailure } from "../../contract/read-failure.ts";
+import { type ClientKey, clientKeys } from "../../contract/server/client-keys.ts";
 import type { ServerEnv } from "../../contract/server/server-env.ts";
 import { SettingsError } from "./settings.ts";
+
+export const minTlsVersion = "TLSv1.2";
 
 /** Certificate chain and private key, PEM. */
 export interface TlsFiles {
@@ -21,6 +24,32 @@ export async function readTlsFiles(
   env: Pick<ServerEnv, "TLS_CERT_FILE" | "TLS_KEY_FILE">,
 ): Promise<TlsFiles | undefined> {
   return await readKeyPair("TLS_CERT_FILE", env.TLS_CERT_FILE, "TLS_KEY_FILE", env.TLS_KEY_FILE);
+}
+
+/** End of the validity of the first certificate in a chain. */
+export function expiryOf({ cert }: TlsFiles): Date {
+  return new Date(new X509Certificate(cert).validTo);
+}
+
+/**
+ * Reads the file that API_KEYS_FILE names. Errors contain no value of the file, which has secrets.
+ *
+ * @throws {SettingsError} one line
+ */
+export async function readClientKeys(path: string): Promise<readonly ClientKey[]> {
+  const text = (await read("API_KEYS_FILE", path)).toString("utf8");
+  let content: unknown;
+  try {
+    content = JSON.parse(text);
+  } catch {
+    throw new SettingsError(`API_KEYS_FILE must be JSON, got '${path}'`);
+  }
+  const result = clientKeys.safeParse(content);
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  throw new SettingsError(
+    `API_KEYS_FILE: ${["keys", ...issue!.path].join(".")} ${issue!.message}, in '${path}'`,
+  );
 }
 
 /**
