@@ -34,7 +34,17 @@ export const embed = z
     ),
     spareGpu,
     resources: resources({ cpu: "250m", memory: "1Gi" }, { cpu: "1", memory: "1536Mi" }),
-    service: service(embedPort).describe("Service of the embed server."),
+    service: service(embedPort)
+      .unwrap()
+      .extend({
+        ipFamilyPolicy: choice(
+          ["SingleStack", "PreferDualStack", "RequireDualStack"],
+          "SingleStack",
+          "Whether the Service has an IPv4 and an IPv6 address; the server then listens on both.",
+        ),
+      })
+      .prefault({})
+      .describe("Service of the embed server."),
     auth: z
       .strictObject({
         existingSecret: reference("Secret with the bearer token required from clients."),

@@ -106,6 +106,10 @@ export const scheduling = {
     .describe("Affinity of the pods."),
   topologySpread,
   priorityClassName: reference("PriorityClass of the pods."),
+  queueName: labelValue.default("").describe("LocalQueue of Kueue that admits the pods."),
+  resourceClaimTemplate: reference(
+    "ResourceClaimTemplate of the GPUs of a pod (dynamic resource allocation), instead of `gpuResourceName`.",
+  ),
   podAnnotations: annotations("Annotations of the pods."),
   podLabels: labels("Additional labels of the pods."),
   extraEnv: z
@@ -118,6 +122,24 @@ export const scheduling = {
     )
     .default([])
     .describe("Additional environment variables."),
+  extraVolumes: z.array(kubernetesObject).default([]).describe("Additional volumes of the pods."),
+  extraVolumeMounts: z
+    .array(
+      z.strictObject({
+        name: z.string().min(1),
+        mountPath: z.string().regex(/^\/[^:]*$/),
+        subPath: z.string().optional(),
+        readOnly: z.boolean().optional(),
+      }),
+    )
+    .default([])
+    .describe("Mounts of `extraVolumes` in the container of the server."),
+  extraContainers: z
+    .array(kubernetesObject)
+    .default([])
+    .describe(
+      "Additional containers of the pods. Those of a quota or a LimitRange need `resources`.",
+    ),
 };
 
 export const replicas = (count: number) =>
@@ -154,6 +176,21 @@ export const service = (port: number | undefined) =>
           ),
       }),
       annotations: annotations("Annotations of the Service."),
+      loadBalancerClass: matching(
+        "[\\w./-]+",
+        "Implementation of the load balancer, with `LoadBalancer`; empty selects the cluster's.",
+      ),
+      loadBalancerSourceRanges: z
+        .array(z.string().regex(/^[0-9a-fA-F.:]+\/\d{1,3}$/))
+        .default([])
+        .describe(
+          "Address ranges that the load balancer admits, with `LoadBalancer`; empty admits all.",
+        ),
+      externalTrafficPolicy: choice(
+        ["Cluster", "Local"],
+        "Cluster",
+        "`Local`: the pods see the address of the client, and only nodes with a pod receive requests; with `NodePort` and `LoadBalancer`.",
+      ),
     })
     .prefault({});
 

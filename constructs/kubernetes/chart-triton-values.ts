@@ -79,6 +79,12 @@ export const triton = z
       })
       .prefault({})
       .describe("TensorRT engine cache: without it every pod builds engines for minutes."),
+    extraArgs: z
+      .array(z.string().regex(/^--[a-z][\w-]*(=.*)?$/))
+      .default([])
+      .describe(
+        "Additional arguments of Triton, `--name=value`, such as `--log-verbose=1`. The chart's own cannot be replaced.",
+      ),
     sharedMemory: quantity
       .default("1Gi")
       .describe("Size of `/dev/shm`, which counts towards the memory limit."),

@@ -166,3 +166,39 @@ test("downloads the file of each tower, and its tokenizer", () => {
     },
   });
 });
+
+test("passes further values to the chart", () => {
+  const settings = `chartValues:
+  commonLabels: { team: search }
+  embed: { extraEnv: [{ name: TZ, value: UTC }], service: { externalTrafficPolicy: Local } }
+  triton: { priorityClassName: inference, autoscaling: { fallbackReplicas: 3 } }`;
+  const { values } = synthInference(settings, { weights: "image" });
+  const { values: usual } = synthInference("", { weights: "image" });
+  expect(values.commonLabels).toEqual({ team: "search" });
+  expect(values.embed).toMatchObject({
+    ...usual.embed,
+    service: { type: "ClusterIP", externalTrafficPolicy: "Local" },
+  });
+  expect(values.triton.priorityClassName).toBe("inference");
+  expect(values.triton.autoscaling).toEqual({ ...usual.triton.autoscaling, fallbackReplicas: 3 });
+});
+
+test.each([
+  [
+    "embed: { image: { repository: other } }",
+    "chartValues.embed.image.repository must be absent: other settings determine it",
+  ],
+  [
+    "embed: { auth: { existingSecret: key } }",
+    "chartValues.embed.auth must be absent: other settings determine it",
+  ],
+  ["triton: { gpus: 8 }", "chartValues.triton.gpus must be absent: other settings determine it"],
+  [
+    "triton: { priorityClass: high }",
+    "chartValues.triton.priorityClass must be a value of the chart (helm/clipstack/README.md#values), got 'high'",
+  ],
+])("rejects the chart values %s", (chartValues, line) => {
+  expect(() => synthInference(`chartValues: { ${chartValues} }`, { weights: "image" })).toThrow(
+    line,
+  );
+});

@@ -9,6 +9,7 @@ import type { ServiceEntry } from "../stack/environment-output.ts";
 import { clusterChartValues } from "./cluster-chart-values.ts";
 import { clusterFindings, clusterWarnings } from "./cluster-findings.ts";
 import { type ClusterInferenceProps, type ClusterPlan, clusterPlan } from "./cluster-plan.ts";
+import { furtherValuesFindings, withFurtherValues } from "./further-chart-values.ts";
 import { InferenceChart } from "./inference-chart.ts";
 import { podSummary } from "./kubernetes-quantities.ts";
 import { clusterApis, monitorLabels, namedObjects } from "./namespace-requirements.ts";
@@ -26,9 +27,13 @@ export class ClusterInference extends Construct {
     super(scope, id);
 
     checkedProps(this, props);
-    const { cluster } = props;
+    const { cluster, chartValues = {} } = props;
     const plan = clusterPlan(props);
-    check(this, () => clusterFindings(props, plan));
+    const values = clusterChartValues(props, plan);
+    check(this, () => [
+      ...clusterFindings(props, plan),
+      ...furtherValuesFindings(chartValues, values),
+    ]);
     warn(this, clusterWarnings(props, plan));
 
     cluster.setRequirements({
@@ -52,7 +57,7 @@ export class ClusterInference extends Construct {
     this.chart = new InferenceChart(this, "chart", {
       folder: props.chart,
       namespace,
-      values: clusterChartValues(props, plan),
+      values: withFurtherValues(values, chartValues),
       timeoutSeconds: Math.max(...plan.workloads.map(({ rolloutSeconds }) => rolloutSeconds)),
     });
 

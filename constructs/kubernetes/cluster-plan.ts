@@ -24,6 +24,7 @@ import {
   towerKind,
 } from "../models/served-towers.ts";
 import { tritonStartSeconds } from "../models/triton-times.ts";
+import type { ChartValues } from "./chart-values.ts";
 import { chartImage } from "./chart-values-for.ts";
 import { type ClusterWeights, type TowerFiles, towerFiles } from "./cluster-weights.ts";
 import type { GpuCluster } from "./gpu-cluster.ts";
@@ -125,6 +126,12 @@ export interface ClusterInferenceProps {
     readonly intervalSeconds: number;
   };
   readonly quota: Quota & { readonly gpus: number };
+  /**
+   * Values of the chart that the other props do not determine.
+   *
+   * @default - the defaults of the chart
+   */
+  readonly chartValues?: ChartValues;
 }
 
 /** Tower with its file and its configuration in Triton. */

@@ -1,5 +1,7 @@
 import { z } from "zod";
+import { chartValues } from "../../constructs/kubernetes/chart-values.ts";
 import { gpuModel, gpuModelText, gpuResource, maxGpus } from "../../contract/gpus.ts";
+import { rule } from "../../contract/issue-lines.ts";
 import {
   labelKeyPattern,
   labelValuePattern,
@@ -295,5 +297,24 @@ export const kubernetesSettings = z.strictObject({
     })
     .prefault({})
     .describe("ResourceQuota: all pods at their maximum, and the pods that rolling updates add."),
+  chartValues: z
+    .record(z.string(), z.unknown())
+    .superRefine((values, context) => {
+      for (const issue of chartValues.safeParse(values).error?.issues ?? []) {
+        const paths =
+          issue.code === "unrecognized_keys"
+            ? issue.keys.map((key) => [...issue.path, key])
+            : [issue.path];
+        const message =
+          issue.code === "unrecognized_keys"
+            ? "must be a value of the chart (helm/clipstack/README.md#values)"
+            : rule(issue);
+        for (const path of paths) context.addIssue({ code: "custom", path: [...path], message });
+      }
+    })
+    .default({})
+    .describe(
+      "Further values of the chart (helm/clipstack/README.md#values), such as `{ triton: { priorityClassName: inference } }`; not those that other settings determine.",
+    ),
 });
 export type KubernetesSettings = WithSpecs<z.infer<typeof kubernetesSettings>>;

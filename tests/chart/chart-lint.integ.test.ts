@@ -51,6 +51,45 @@ const more: Readonly<Record<string, ChartValues>> = {
     serviceMonitor: { enabled: true, labels: { release: "prometheus" } },
     prometheusRule: { enabled: true },
   },
+  "a gateway behind a load balancer, GPUs by claims, additional containers": {
+    embed: {
+      backend: "triton",
+      auth: { existingSecret: "keys" },
+      queueName: "team",
+      service: {
+        type: "LoadBalancer",
+        loadBalancerClass: "service.k8s.aws/nlb",
+        loadBalancerSourceRanges: ["10.0.0.0/8", "fd00::/8"],
+        externalTrafficPolicy: "Local",
+        ipFamilyPolicy: "PreferDualStack",
+      },
+      extraVolumes: [{ name: "ca", configMap: { name: "ca" } }],
+      extraVolumeMounts: [{ name: "ca", mountPath: "/etc/ca", readOnly: true }],
+      extraContainers: [
+        {
+          name: "proxy",
+          image: "registry.example/proxy:1.0",
+          imagePullPolicy: "Always",
+          resources: {
+            requests: { cpu: "10m", memory: "16Mi" },
+            limits: { cpu: "100m", memory: "32Mi" },
+          },
+          securityContext: {
+            runAsNonRoot: true,
+            allowPrivilegeEscalation: false,
+            readOnlyRootFilesystem: true,
+            capabilities: { drop: ["ALL"] },
+          },
+        },
+      ],
+    },
+    triton: {
+      enabled: true,
+      image: { repository: "registry.example/triton" },
+      resourceClaimTemplate: "one-gpu",
+      extraArgs: ["--log-verbose=1"],
+    },
+  },
   "several models, downloaded": {
     models: ["openclip-vit-b32", "dinov2-small", "siglip2-base-224:text"],
     model: {

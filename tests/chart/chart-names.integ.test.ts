@@ -91,7 +91,7 @@ const everything: Values = {
 /** `everything`, with `text` in place of every text that may be that; a map has it as key and as value. */
 function valuesWith(text: string): Values {
   const ownNames =
-    /^(global|nameOverride|fullnameOverride|models|model\.towers|triton\.modelConfig\.texts|model\.sha256)$/;
+    /^(global|nameOverride|fullnameOverride|models|model\.towers|triton\.modelConfig\.texts|model\.sha256|embed\.resourceClaimTemplate|.*\.loadBalancerClass)$/;
   const candidates = paths.flatMap(
     ([path, { type, enum: choices, propertyNames }]): readonly (readonly [string, unknown])[] => {
       if (ownNames.test(path) || choices !== undefined) return [];
@@ -119,7 +119,7 @@ const name = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/
 const labelKey = /^([a-z0-9.-]{1,253}\/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
 const labelValue = /^([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?$/;
 const nameFields =
-  /^(name|namespace|serviceAccountName|priorityClassName|runtimeClassName|claimName|storageClassName)$/;
+  /^(name|namespace|serviceAccountName|priorityClassName|runtimeClassName|claimName|storageClassName|resourceClaimTemplateName)$/;
 
 /** Fields that the API server rejects although they fit its schema. */
 function wrongFields(value: unknown, path: readonly string[] = []): readonly string[] {

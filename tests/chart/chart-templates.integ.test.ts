@@ -91,6 +91,31 @@ const envOf = (values: ChartValues): Record<string, string> =>
   );
 
 describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`, () => {
+  test("claims the GPUs of a pod instead of requesting them", () => {
+    const pod = podOf({ triton: { ...own, gpus: 2, resourceClaimTemplate: "two-gpus" } }, "triton");
+    expect(pod.resourceClaims).toEqual([{ name: "gpus", resourceClaimTemplateName: "two-gpus" }]);
+    const { resources } = pod.containers[0];
+    expect(resources.claims).toEqual([{ name: "gpus" }]);
+    expect(Object.keys(resources.limits)).toEqual(["cpu", "memory"]);
+  });
+
+  test("Kueue admits the pods of a Deployment with its label", () => {
+    const { metadata, spec } = deployment({ embed: { queueName: "team" } }, "embed");
+    expect(metadata.labels?.["kueue.x-k8s.io/queue-name"]).toBe("team");
+    expect(spec.selector.matchLabels).not.toHaveProperty("kueue.x-k8s.io/queue-name");
+  });
+
+  test("the embed server listens on IPv6 too with a dual-stack Service", () => {
+    expect(envOf({ embed: { service: { ipFamilyPolicy: "PreferDualStack" } } })["HOST"]).toBe("::");
+    expect(envOf({})["HOST"]).toBeUndefined();
+  });
+
+  test("Triton's own arguments precede those of the values", () => {
+    const { args } = podOf({ triton: { ...own, extraArgs: ["--log-verbose=1"] } }, "triton")
+      .containers[0];
+    expect(args.at(-1)).toBe("--log-verbose=1");
+  });
+
   describe.each(valuesFiles)("with %s.yaml", (file) => {
     const objects = noHelm === "" ? template({}, { file }) : [];
 
@@ -1075,6 +1100,46 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
           quota: { enabled: true, hard: { pods: "10" } },
         },
         "quota.hard.pods must be at least 11 (maximum pods of embed and triton, plus those added by a rolling update), got 10",
+      ],
+      [
+        "an argument of Triton that the chart sets",
+        { triton: { ...own, extraArgs: ["--log-info=1", "--model-repository=/other"] } },
+        "triton.extraArgs.1 must not set --model-repository: the chart does",
+      ],
+      [
+        "a claim of GPUs without GPUs",
+        { triton: { enabled: true, server: "emulator", gpus: 0, resourceClaimTemplate: "gpu" } },
+        "triton.resourceClaimTemplate requires triton.gpus of at least 1, got 0",
+      ],
+      [
+        "a claim of GPUs for a gateway",
+        { embed: { resourceClaimTemplate: "gpu" } },
+        "embed.resourceClaimTemplate requires embed.backend onnxruntime and embed.accelerator gpu",
+      ],
+      [
+        "a volume with the name of the chart's",
+        { embed: { extraVolumes: [{ name: "tmp", emptyDir: {} }] } },
+        "embed.extraVolumes.0.name must be a name of its own, got tmp",
+      ],
+      [
+        "a mount without its volume",
+        { embed: { extraVolumeMounts: [{ name: "ca", mountPath: "/ca" }] } },
+        "embed.extraVolumeMounts.0.name must be the name of one of embed.extraVolumes, got ca",
+      ],
+      [
+        "a container with the name of the server",
+        { embed: { extraContainers: [{ name: "embed", image: "proxy:1" }] } },
+        "embed.extraContainers.0 must have an image and a name other than embed",
+      ],
+      [
+        "a field of load balancers in another Service",
+        { embed: { service: { loadBalancerSourceRanges: ["10.0.0.0/8"] } } },
+        "embed.service.type must be LoadBalancer with loadBalancerClass or loadBalancerSourceRanges, got ClusterIP",
+      ],
+      [
+        "a traffic policy inside the cluster",
+        { embed: { service: { externalTrafficPolicy: "Local" } } },
+        "embed.service.type must be NodePort or LoadBalancer with externalTrafficPolicy Local, got ClusterIP",
       ],
     ])("%s", (_name, values, message) => {
       expect(rejectionOf(values)).toBe(message);

@@ -50,6 +50,9 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- fail "embed.accelerator must be cpu with embed.backend triton: a gateway uses no GPU, got gpu" -}}
 {{- end -}}
 {{- end -}}
+{{- if and $v.embed.resourceClaimTemplate (or (eq $v.embed.backend "triton") (ne $v.embed.accelerator "gpu")) -}}
+{{- fail "embed.resourceClaimTemplate requires embed.backend onnxruntime and embed.accelerator gpu" -}}
+{{- end -}}
 {{- range $it := $v.embed.extraEnv -}}
 {{- if has $it.name $contract.ownEnv -}}
 {{- fail (printf "embed.extraEnv must not set %s: the chart does" $it.name) -}}
@@ -72,6 +75,17 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- fail (printf "triton.modelKind must be fp32 with embed.backend onnxruntime and model.weights %s: both servers execute the same files, got %s" $v.model.weights $triton.modelKind) -}}
 {{- end -}}
 {{- include "clipstack.modelConfigChecks" (list . $towers) -}}
+{{- $names := list -}}
+{{- range include "clipstack.ownTritonArgs" . | fromYamlArray }}{{ $names = append $names (splitList "=" . | first) }}{{ end -}}
+{{- range $index, $arg := $triton.extraArgs -}}
+{{- $name := splitList "=" $arg | first -}}
+{{- if or (has $name $names) (regexMatch "^--(http|grpc|metrics)-port$" $name) -}}
+{{- fail (printf "triton.extraArgs.%d must not set %s: the chart does" $index $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $triton.resourceClaimTemplate (eq (int $triton.gpus) 0) -}}
+{{- fail "triton.resourceClaimTemplate requires triton.gpus of at least 1, got 0" -}}
+{{- end -}}
 {{- if and (ne $triton.service.type "ClusterIP") (not $triton.allowUnauthenticated) -}}
 {{- fail (printf "triton.allowUnauthenticated must be true with triton.service.type %s: Triton has no authentication" $triton.service.type) -}}
 {{- end -}}
@@ -174,6 +188,31 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- if and (hasKey $env "value") (hasKey $env "valueFrom") -}}
 {{- fail (printf "%s.extraEnv.%d must have value or valueFrom, not both" $component $index) -}}
 {{- end -}}
+{{- end -}}
+{{- $volumes := list -}}
+{{- range $index, $volume := $it.extraVolumes -}}
+{{- $name := toString $volume.name -}}
+{{- if or (has $name (concat $volumes (list "tmp" "shared-memory" "repository" "engines" "tls" "keys"))) (hasPrefix "model-config" $name) (hasPrefix "weights" $name) (not $volume.name) -}}
+{{- fail (printf "%s.extraVolumes.%d.name must be a name of its own, got %s" $component $index $name) -}}
+{{- end -}}
+{{- $volumes = append $volumes $name -}}
+{{- end -}}
+{{- range $index, $mount := $it.extraVolumeMounts -}}
+{{- if not (has $mount.name $volumes) -}}
+{{- fail (printf "%s.extraVolumeMounts.%d.name must be the name of one of %s.extraVolumes, got %s" $component $index $component $mount.name) -}}
+{{- end -}}
+{{- end -}}
+{{- range $index, $container := $it.extraContainers -}}
+{{- if or (not $container.name) (not $container.image) (eq (toString $container.name) $component) -}}
+{{- fail (printf "%s.extraContainers.%d must have an image and a name other than %s" $component $index $component) -}}
+{{- end -}}
+{{- end -}}
+{{- $service := $it.service -}}
+{{- if and (ne $service.type "LoadBalancer") (or $service.loadBalancerClass $service.loadBalancerSourceRanges) -}}
+{{- fail (printf "%s.service.type must be LoadBalancer with loadBalancerClass or loadBalancerSourceRanges, got %s" $component $service.type) -}}
+{{- end -}}
+{{- if and (eq $service.type "ClusterIP") (ne $service.externalTrafficPolicy "Cluster") -}}
+{{- fail (printf "%s.service.type must be NodePort or LoadBalancer with externalTrafficPolicy %s, got ClusterIP" $component $service.externalTrafficPolicy) -}}
 {{- end -}}
 {{- range $index, $toleration := $it.tolerations -}}
 {{- $name := printf "%s.tolerations.%d" $component $index -}}

@@ -24,6 +24,10 @@
 - name: MODEL_SPECS
   value: {{ toJson . | quote }}
 {{- end }}
+{{- if ne $embed.service.ipFamilyPolicy "SingleStack" }}
+- name: HOST
+  value: "::"
+{{- end }}
 - name: PORT
   value: {{ $contract.ports.embed | quote }}
 {{- with $embed.auth.existingSecret }}

@@ -71,13 +71,18 @@ app.kubernetes.io/component: {{ . | quote }}
 {{- toYaml (merge $own (deepCopy (index $root.Values (index . 1)).podLabels) (deepCopy $root.Values.commonLabels)) -}}
 {{- end -}}
 
-{{/* Metadata of an object of a component. Arguments: root, component. */}}
+{{/* Metadata of an object of a component. Arguments: root, component, labels of this object if it has some. */}}
 {{- define "clipstack.metadata" -}}
 {{- $root := index . 0 -}}
 name: "{{ include "clipstack.fullname" $root }}-{{ index . 1 }}"
 namespace: {{ $root.Release.Namespace | quote }}
 labels:
   {{- include "clipstack.labels" . | nindent 2 }}
+{{- end -}}
+
+{{/* Labels of a Deployment whose pods Kueue admits. Argument: values of the component. */}}
+{{- define "clipstack.queueLabel" -}}
+{{- with .queueName }}kueue.x-k8s.io/queue-name: {{ . | quote }}{{ end -}}
 {{- end -}}
 
 {{- define "clipstack.image" -}}
@@ -134,6 +139,39 @@ rollingUpdate:
 {{- toYaml $all -}}
 {{- end -}}
 
+{{/* Resources of the container of a server. Arguments: root, values of the component, number of GPUs. */}}
+{{- define "clipstack.resources" -}}
+{{- $it := index . 1 -}}
+{{- $claims := and (gt (index . 2 | int) 0) $it.resourceClaimTemplate -}}
+{{- $gpus := ternary 0 (index . 2) (not (empty $claims)) -}}
+{{- $name := (index . 0).Values.gpuResourceName -}}
+requests:
+  {{- include "clipstack.quantities" (list $it.resources.requests $gpus $name) | nindent 2 }}
+limits:
+  {{- include "clipstack.quantities" (list $it.resources.limits $gpus $name) | nindent 2 }}
+{{- if $claims }}
+claims:
+  - name: gpus
+{{- end }}
+{{- end -}}
+
+{{/* Fields of the Service that depend on its type. Argument: its values. */}}
+{{- define "clipstack.serviceType" -}}
+type: {{ .type | quote }}
+{{- if and (ne .type "ClusterIP") (ne .externalTrafficPolicy "Cluster") }}
+externalTrafficPolicy: {{ .externalTrafficPolicy | quote }}
+{{- end }}
+{{- if eq .type "LoadBalancer" }}
+{{- with .loadBalancerClass }}
+loadBalancerClass: {{ . | quote }}
+{{- end }}
+{{- with .loadBalancerSourceRanges }}
+loadBalancerSourceRanges:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* Security context of every container: no privileges, read-only root file system. */}}
 {{- define "clipstack.containerSecurity" -}}
 runAsNonRoot: true
@@ -154,10 +192,15 @@ seccompProfile:
   type: RuntimeDefault
 {{- end -}}
 
-{{/* Scheduling of pods. Arguments: root, component. */}}
+{{/* Scheduling of pods. Arguments: root, component, GPUs per pod. */}}
 {{- define "clipstack.scheduling" -}}
 {{- $root := index . 0 -}}
 {{- $it := index $root.Values (index . 1) -}}
+{{- if and (gt (index . 2 | int) 0) $it.resourceClaimTemplate }}
+resourceClaims:
+  - name: gpus
+    resourceClaimTemplateName: {{ $it.resourceClaimTemplate | quote }}
+{{- end }}
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}

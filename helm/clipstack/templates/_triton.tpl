@@ -35,7 +35,8 @@ parameters { key: "{{ $name }}" value { string_value: "{{ $value }}" } }
 {{- range $tower := (include "clipstack.towers" . | fromJson).towers }}{{ include "clipstack.modelConfig" (list $ $tower) }}{{ end -}}
 {{- end -}}
 
-{{- define "clipstack.tritonArgs" -}}
+{{/* Arguments of Triton that the chart sets. */}}
+{{- define "clipstack.ownTritonArgs" -}}
 {{- $contract := include "clipstack.contract" $ | fromJson -}}
 {{- $args := concat $contract.tritonCommand (list (printf "--model-config-name=%s" $contract.modelConfigName) (printf "--exit-timeout-secs=%v" .Values.triton.graceSeconds)) -}}
 {{- $isOpen := eq .Values.triton.modelControl "open" -}}
@@ -48,6 +49,10 @@ parameters { key: "{{ $name }}" value { string_value: "{{ $value }}" } }
 {{- end -}}
 {{- $args = concat $args (get $contract.controlRestrictions .Values.triton.modelControl) -}}
 {{- toYaml $args -}}
+{{- end -}}
+
+{{- define "clipstack.tritonArgs" -}}
+{{- toYaml (concat (include "clipstack.ownTritonArgs" . | fromYamlArray) .Values.triton.extraArgs) -}}
 {{- end -}}
 
 {{/* Whether the chart creates a claim for the engine cache. */}}
