@@ -96,7 +96,7 @@ const { version }: { readonly version: string } = JSON.parse(
   readFileSync(new URL("./package.json", import.meta.url), "utf8"),
 );
 
-/** Adds the option whose name contains that of an unknown one; commander itself suggests names with similar spelling. */
+/** Suggests an option whose name contains that of an unknown option. Names with similar spelling are suggested by commander. */
 function withNearestOption(text: string, command: Command): string {
   const [, unknown] = /^error: unknown option '(--[^']+)'\n$/.exec(text) ?? [];
   if (unknown === undefined) return text;

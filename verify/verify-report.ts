@@ -107,7 +107,7 @@ const outcomes = {
   skip: { text: "– skipped", tone: "quiet" },
 } as const satisfies Readonly<Record<CheckResult["outcome"], TableCell>>;
 
-/** Worst outcome of some checks; "skip" only if all were skipped. */
+/** Table cell with the worst outcome of the checks; "skip" only if all were skipped. */
 function outcomeCell(checks: readonly CheckResult[]): TableCell {
   const count = (outcome: CheckResult["outcome"]) =>
     checks.filter((check) => check.outcome === outcome).length;

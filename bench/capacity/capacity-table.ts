@@ -5,13 +5,13 @@ export interface CapacityParameters {
   /** Time to encode the tensor of one image as JSON text, and the size of that text. */
   readonly jsonMsPerImage: number;
   readonly jsonBytesPerImage: number;
-  /** Decode time of clipstack's embed server for a 10 kB JPEG, and the exponent of its growth with size. */
+  /** Decode time of clipstack's embed server: `smallMs` for a JPEG of `smallBytes`; it grows with the file size to the power of `power`. */
   readonly clipstackDecode: {
     readonly smallMs: number;
     readonly smallBytes: number;
     readonly power: number;
   };
-  /** Processor time of clipstack's gateway per JPEG by its size, decoding included, and the addition for float32 instead of 8-bit pixels. */
+  /** Processor time of clipstack's gateway per JPEG, decoding included: measured for several file sizes. `floatMs` is added if it sends float32 tensors instead of 8-bit pixels. */
   readonly gateway: {
     readonly measured: readonly { readonly bytes: number; readonly ms: number }[];
     readonly floatMs: number;

@@ -24,10 +24,10 @@ export interface PredictionInterval {
   readonly usdPerThousand: Band;
 }
 
-/** Number of repetitions of the errors of each setting, so that all settings count equally. */
+/** Number of errors into which those of each published setting are resampled, so that settings with many figures count no more than others. */
 const repetitions = 30;
 
-/** Interval of a prediction, given its values for rounded sources and the errors in other settings, which count equally. */
+/** Returns P10 and P90 of a prediction: every value (one per set of rounded sources) times every error factor, where each setting has equal weight. */
 export function bandOf(values: readonly number[], factors: readonly (readonly number[])[]): Band {
   const equal = factors.flatMap((some) => {
     const sorted = some.toSorted((a, b) => a - b);

@@ -29,7 +29,7 @@ export interface System {
   };
   /** Image decoding on the server; absent if the client sends tensors. */
   readonly decode?: { readonly msPerImage: number; readonly workers: number };
-  /** Server time other than compute, mostly in the batcher; independent of the load. */
+  /** Server time per request besides decoding, ingest and compute, mostly in the batcher. It does not depend on the load. */
   readonly overheadMs: number;
   /**
    * Time in ms that a Triton server needs to receive the tensor of one image. A Triton server
@@ -64,7 +64,7 @@ export interface Prediction {
   readonly bottleneck: StationName;
   /** Maximum images per second with any number of clients. */
   readonly limitImagesPerSecond: number;
-  /** Mean time at each station, as part of the latency, and its utilisation, 0..1. */
+  /** Mean time that a request spends at each station, and the utilisation of the station, 0..1. */
   readonly parts: readonly {
     readonly station: StationName;
     readonly ms: number;

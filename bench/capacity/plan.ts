@@ -49,7 +49,7 @@ export function transferCost(images: number, jpegBytes: number, usdPerGb: number
 
 export interface Plan {
   readonly requiredImagesPerSecond: number;
-  /** Options with a sufficient number of clients: those that meet the deadline first, ordered by cost. */
+  /** All options, those that meet the deadline first, each group ordered by cost. */
   readonly options: readonly Option[];
   /** Bandwidth required for the payload, in Mbit/s. */
   readonly requiredBandwidth: readonly { readonly payload: Payload; readonly mbps: number }[];

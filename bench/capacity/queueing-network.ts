@@ -6,7 +6,7 @@
  */
 export interface Station {
   readonly name: string;
-  /** Service demand of one request without queueing, over all visits, in milliseconds. */
+  /** Total time of one request at the station in ms, without queueing. */
   readonly demandMs: number;
   /**
    * Work per second with `requests` queued requests relative to one: constant 1 for a single server, `requests` for a delay

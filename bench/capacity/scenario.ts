@@ -175,7 +175,7 @@ export interface HostShare {
   readonly measuredWorkers?: number;
 }
 
-/** Limit of a station on the measured number of cores, relative to its extrapolated limit. */
+/** Returns the limit of the bottleneck on as many cores as were measured, as a share of its limit on the cores of the host. */
 function measuredShare(
   { decode, measuredWorkers, ingestMsPerImage, measuredIngestMs }: HostShare,
   bottleneck: StationName,

@@ -45,7 +45,7 @@ export interface ServiceTimes {
   readonly decodeWorkers?: number;
   readonly overheadMs: number;
   /**
-   * Ingest time of a float32 tensor by one Triton server; proportional to the bytes, independent of the cores.
+   * Time in which one Triton server receives a float32 tensor, independent of its cores. Smaller tensors take proportionally less.
    *
    * @default - follows from `ingestPerCore`
    */
@@ -103,7 +103,7 @@ export function clipstackDecodeMs(
   return clipstackDecode.smallMs * (bytes / clipstackDecode.smallBytes) ** clipstackDecode.power;
 }
 
-/** Processor time of clipstack's gateway for a JPEG that it sends as float32: a power of the size between two measured sizes. */
+/** Processor time of clipstack's gateway for a JPEG that it sends to Triton as float32, interpolated between two measured sizes as a power of the size. */
 export function gatewayMs(
   { gateway: { measured, floatMs } }: Pick<CapacityParameters, "gateway">,
   bytes: number,

@@ -24,7 +24,7 @@ interface Reading {
 }
 
 /**
- * Measures one round of a load point, with new connections. After an interrupt it contains the measurements until then.
+ * Measures one round of a load point, with new connections. After an interrupt, the result contains the windows measured so far.
  *
  * @throws {UserError} one line, if no request could be sent.
  */

@@ -101,7 +101,7 @@ function addCounts(
   return sums;
 }
 
-/** Sums of the counts; means of the times, weighted by requests, and of the batch sizes, by executions. */
+/** Merges the server times of two rounds: counts are added, times averaged by requests, and batch sizes by executions. */
 function mergeServerTimes(a: LoadPoint["server"], b: LoadPoint["server"]): LoadPoint["server"] {
   if (a === undefined || b === undefined) return a ?? b;
   const { requests, executions, averageBatch, source, ...times } = a;

@@ -53,7 +53,7 @@ export const loadPoint = z.strictObject({
   endpoint: z.enum(endpointNames),
   payload: z.enum(payloadFormats),
   serialization: z.enum(serializations),
-  /** Images, or texts with the payload format `text`; also in the other fields and metrics with images in their name. */
+  /** Images per request. With the payload format `text`, this and every other field and metric named after images counts texts. */
   imagesPerRequest: z.int().min(1),
   /** Mean size of request and response bodies, in bytes. */
   requestBytes: z.number().min(0),
@@ -79,7 +79,7 @@ export const loadPoint = z.strictObject({
   }),
   /** Total length of the measured windows. */
   seconds: z.number().min(0),
-  /** Requests due in the measured windows that succeeded, possibly later; only these count for the percentiles. */
+  /** Successful requests that were due in the measured windows, even if they ended later. Percentiles cover only these. */
   samples: z.int().min(0),
   /** Mean of the rounds, as all rates. */
   requestsPerSecond: z.number().min(0),
@@ -107,7 +107,7 @@ export const benchRecord = z.strictObject({
   /** UTC, ISO 8601. */
   startedAt: z.iso.datetime(),
   finishedAt: z.iso.datetime(),
-  /** Whether Ctrl-C ended the run; the record contains the measurements up to then. */
+  /** Whether Ctrl-C ended the run. Such a record contains the measurements made before. */
   interrupted: z.boolean(),
   /** System under test; without it the numbers mean nothing. */
   subject: z.strictObject({

@@ -32,11 +32,11 @@ const sloTrial = z.strictObject({
   goodputPerSecond: z.number().min(0),
   /** Fraction of the requests that succeeded, 0..1. */
   achievedShare: z.number().min(0).max(1),
-  /** The SLO's percentile, failed requests counted as later than every success; absent if it falls on one of them. */
+  /** Latency at the percentile of the SLO, where failed requests count as slower than successful ones; absent if the percentile falls on a failed request. */
   percentileMs: z.number().optional(),
   /**
    * `met`: the rate is accepted. Otherwise the first reason against it: `client`: the load generator was the bottleneck, so the
-   * measurement is invalid; `achieved`: less than 99 % succeeded, or the responses fell behind the requests; `latency`.
+   * measurement is invalid; `achieved`: less than 99 % succeeded, or the responses fell behind the requests; `latency`: the percentile exceeds the limit.
    */
   verdict: z.enum(["met", "client", "achieved", "latency"]),
   /** Reasons for `client`; whole sentences. */

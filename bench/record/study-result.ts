@@ -52,7 +52,7 @@ export const studyResult = z.discriminatedUnion("study", [
     services: z.array(
       z.strictObject({
         service: z.string(),
-        /** Resident memory of its processes in MiB: when ready, and the maximum under load. */
+        /** Resident memory of the processes of the service in MiB: when the service is ready, and the maximum under load. */
         residentMiB: z.number().optional(),
         residentUnderLoadMiB: z.number().optional(),
         gpuMemoryMiB: z.number().optional(),

@@ -12,7 +12,7 @@ import type { Contender } from "./contenders.ts";
 import { failedShare, isFailing, isOffered } from "./load-points.ts";
 import { advantage, comparisonLevel, type JudgedMetric } from "./ties.ts";
 
-/** Sentence on whether an open loop achieved the offered rate; empty for a closed loop. */
+/** States whether the endpoint achieved the offered rate of an open loop; empty for a closed loop. */
 export function offeredRateReasons(point: LoadPoint): readonly string[] {
   const { load, achievedShare, imagesPerRequest } = point;
   if (load.kind !== "open loop") return [];
@@ -89,7 +89,7 @@ export function slowestPartReasons(
   ];
 }
 
-/** Work that a winner with tensor input leaves to its clients; empty if it accepts image files. */
+/** States what the clients of the recommended endpoint must compute, if it accepts tensors; empty if it accepts image files. */
 export function clientWorkReasons(ranked: readonly Contender[]): readonly string[] {
   const [first] = ranked;
   if (first === undefined || first.point.payload === "jpeg") return [];
@@ -104,7 +104,7 @@ export function clientWorkReasons(ranked: readonly Contender[]): readonly string
   ];
 }
 
-/** Work that an endpoint with token ids leaves to its clients; empty for the embed API. */
+/** States that the clients of an endpoint with token ids must tokenise; empty for the embed API. */
 function textWorkReasons({ name, point }: Contender): readonly string[] {
   if (point.endpoint === "embed-http") return [];
   return [`Clients of \`${name}\` must tokenize each text first; the figures exclude that work.`];

@@ -69,7 +69,7 @@ export interface Comparison {
   /** Load points that only one of the records has. */
   readonly onlyFrom: readonly string[];
   readonly onlyTo: readonly string[];
-  /** Number of loads with reliable figures and enough rounds in both records. */
+  /** Number of load points with reliable figures and enough rounds in both records. */
   readonly judged: number;
   /** Changes for the worse beyond the limit, as sentences. */
   readonly regressions: readonly string[];

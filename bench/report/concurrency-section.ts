@@ -52,7 +52,7 @@ interface ConcurrencyLine extends Series {
   /** Intervals of the fitted peak over the rounds. */
   readonly peak?: UslPeak;
   readonly points: readonly Point[];
-  /** Absent unless enough numbers of clients were measured, all of them validly. */
+  /** Fit of the throughput by number of clients; absent with too few numbers of clients, or an invalid load point among them. */
   readonly saturation?: ReturnType<typeof saturationOf>;
 }
 

@@ -22,7 +22,7 @@ const states = [
   ["temperature", "temperatureC", "°C"],
 ] as const;
 
-/** Throttle reasons, each with the number of load points in which it was active; of no reason, that there was none. */
+/** Lists the throttle reasons with the number of load points in which each was active; says so if there was none. */
 function throttleTexts(loadPoints: readonly LoadPoint[]): readonly string[] {
   const masks = loadPoints.flatMap(({ gpu }) => {
     const known = (gpu?.gpus ?? []).flatMap(({ throttleReasons }) => throttleReasons ?? []);

@@ -20,7 +20,7 @@ interface ScalingLine extends Pick<Series, "name"> {
     readonly point: LoadPoint;
     readonly speedup: number;
     readonly efficiency: number;
-    /** 95 % interval of the efficiency, paired by round; absent with one round. */
+    /** 95 % confidence interval of the efficiency, from the ratios of the same round; absent with one round. */
     readonly interval?: Interval;
   }[];
 }

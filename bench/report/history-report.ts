@@ -178,7 +178,7 @@ function seriesTable(series: readonly HistorySeries[]): DataTable {
   ]);
 }
 
-/** Throughput over time: one figure for each load, one line for each endpoint. */
+/** Plots of the throughput over time: one plot for each load, with one line for each endpoint. */
 function throughputFigures({ series }: HistorySubject): readonly Figure[] {
   const plotted = series.filter(
     ({ metric, values }) => metric === "throughput" && values.length > 1,

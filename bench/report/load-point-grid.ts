@@ -15,7 +15,7 @@ export function concurrencyPoints(loadPoints: readonly LoadPoint[]): readonly Lo
   );
 }
 
-/** Load points with equal `fixed` and the most values of `varied`; in a tie, those with the smallest `fixed`. */
+/** Returns the load points that share one value of `fixed` and cover the most values of `varied`; of equal groups, that with the smallest `fixed`. */
 function widest(
   loadPoints: readonly LoadPoint[],
   fixed: (point: LoadPoint) => number | undefined,

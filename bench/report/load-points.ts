@@ -199,7 +199,7 @@ export function conditionsText(conditions: Conditions): string {
 
 const trim = (value: number) => String(Number(value.toPrecision(4)));
 
-/** Key of a load point by environment, endpoint, load and conditions; equal in two records, or in a study and the grid. */
+/** Key of a load point: environment, endpoint, load and conditions. The same load point has the same key in two records, and in a study. */
 export function loadPointKey(point: LoadPoint): string {
   const { environment, load, conditions, imagesPerRequest } = point;
   return JSON.stringify([
@@ -219,7 +219,7 @@ export function loadPointKey(point: LoadPoint): string {
 
 const trustOrder: readonly Trust[] = ["good", "unstable", "invalid", "empty"];
 
-/** Removes duplicate load points; keeps the most reliable one, and of equally reliable ones the first. */
+/** Removes duplicate load points: of each group, the most reliable one remains, or the first of equally reliable ones. */
 export function distinct(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
   const best = new Map<string, LoadPoint>();
   for (const point of loadPoints) {
@@ -315,7 +315,7 @@ export function isOffered({ load, achievedShare }: LoadPoint): boolean {
   return load.kind === "open loop" && (achievedShare ?? 1) >= minAchievedShare;
 }
 
-/** Ratio of figures of load points, marked if one of them has no second round that confirms it. */
+/** Formats the ratio of two figures, with a mark if one of the load points has only one round. */
 export function ratioText(ratio: number, ...points: readonly LoadPoint[]): string {
   return `${formatRatio(ratio)}${points.some(({ rounds }) => rounds.length < 2) ? " (one round)" : ""}`;
 }

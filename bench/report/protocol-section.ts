@@ -101,13 +101,13 @@ export function protocol(record: BenchRecord): StudyBody | undefined {
   };
 }
 
-/** Load point with several clients, next to HTTP with a connection for each client at the same load. */
+/** Load point with shared channels, and the load point of HTTP with one connection per client at the same load. */
 interface ChannelRow {
   readonly point: LoadPoint;
   readonly http: LoadPoint;
 }
 
-/** Load points of the study with other channels, and those at the same load to compare with. */
+/** Returns the load points that were measured with several kinds of channels, each with its HTTP load point for comparison. */
 function channelRows(record: BenchRecord): readonly ChannelRow[] {
   const all = distinct(usableLoadPoints(loadPointsOfStudy(record, "protocol")));
   const isLoadOf = (a: LoadPoint, b: LoadPoint) =>

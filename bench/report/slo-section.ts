@@ -50,7 +50,7 @@ function sloRows({ slo = [] }: BenchRecord): readonly SloRow[] {
   }));
 }
 
-/** Highest rate within the SLO: from the searches; without one, from load points, labelled as such. */
+/** Sections with the highest rate within the SLO: of the searches, or of closed loops, labelled as such, if the run had no search. */
 export function sloSections(
   record: BenchRecord,
   choices: readonly SloChoice[],

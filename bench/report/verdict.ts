@@ -229,7 +229,7 @@ function weakText(points: readonly LoadPoint[]): string {
     : "No stable load point";
 }
 
-/** Winner and value of each goal in one sentence, with the reason for caution first. */
+/** One sentence with the recommended endpoint and its figure for each goal. Reasons to distrust the figures come first. */
 function headlineOf(record: BenchRecord, choices: readonly Choice[]): string {
   if (!record.passed && record.failures.length > 0) {
     return `The run failed: ${counted(record.failures.length, "failure")}; the recommendations cover the remaining load points`;

@@ -35,7 +35,7 @@ export interface ClusterFacts {
   readonly namespace?: boolean;
   /** Labels of the namespace. Absent if it does not exist or could not be read. */
   readonly namespaceLabels?: Readonly<Record<string, string>>;
-  /** Existence of each required object, in order; undefined if it could not be read. */
+  /** Whether each required object exists, in the order of the requirements; undefined if the object could not be read. */
   readonly objects: readonly (boolean | undefined)[];
   /** Access modes of the required claims by name, without unreadable claims. */
   readonly claims: Readonly<Record<string, readonly string[]>>;
@@ -249,7 +249,7 @@ function prometheusOf({ metadata, spec }: Prometheus): PrometheusObject {
   };
 }
 
-/** Quotas on GPUs, without that of the chart, which changes with the deployment. */
+/** Returns the quotas on GPUs, except the quota of the chart, because the deployment changes it. */
 function gpuQuotasIn(
   quotas: readonly ClusterQuota[],
   resourceName = gpuResource,

@@ -13,7 +13,7 @@ import type {
 
 type GpuNeeds = NonNullable<ClusterRequirements["gpu"]>;
 
-/** Oldest Kubernetes with all APIs of the chart; `kubeVersion` in Chart.yaml. */
+/** Oldest Kubernetes version that has all APIs of the chart, as `kubeVersion` in Chart.yaml. */
 const oldestKubernetes = "1.27";
 
 /** Memory of one GPU in MiB, a label of NVIDIA's GPU feature discovery. */

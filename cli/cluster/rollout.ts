@@ -306,7 +306,7 @@ function timeOf({ lastTimestamp, eventTime, metadata }: ClusterEvent): string {
   return lastTimestamp ?? eventTime ?? metadata.creationTimestamp ?? "";
 }
 
-/** Names of the pods that retry a failed image pull; only their events show it. */
+/** Returns the names of the pods that retry a failed image pull, which only their events show. */
 async function pullingAgain(
   reader: RolloutReader,
   pods: readonly ClusterPod[],
@@ -338,7 +338,7 @@ export async function warningsOf(reader: RolloutReader, name: string): Promise<r
   return [...new Set(lines)];
 }
 
-/** Last log lines of a container; those of its previous run if the current one has none. */
+/** Returns the last log lines of a container, or of its previous run if the current run has none. */
 export async function lastPodLines(
   { api, namespace }: RolloutReader,
   { pod, container }: { readonly pod: string; readonly container?: string },

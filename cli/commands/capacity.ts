@@ -119,7 +119,7 @@ function prediction({ hardware, args, times, uncertainty }: Inputs): CapacityRes
   };
 }
 
-/** Formats of a job: the requested one, or those of the environment or of the stacks. */
+/** Returns the payload formats to evaluate for a job: the requested one, those of the environment, or those that the stacks serve. */
 function jobPayloads(
   hardware: RequestedHardware,
   payload: Payload | undefined,

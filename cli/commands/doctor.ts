@@ -145,7 +145,7 @@ const variables = {
   [clusterRequirementsVariable]: "cluster",
 } as const;
 
-/** Requirements of an environment, and notes about what it shares with other environments. */
+/** Returns the requirements of an environment, and notes about ports and GPUs that other environments use too. */
 async function synthesizedRequirements(environment: string, synth: boolean) {
   const { file, displayPath } = await synthesizedFile(environment, synth);
   const requirements = requirementsIn(readFileSync(file, "utf8"), displayPath);

@@ -194,7 +194,7 @@ function formatOf(file: string): Format {
 /** Settings and waivers of plans that belong to no environment, in the current folder. */
 const reviewFile = ".clipstack-review.yaml";
 
-/** Review settings of each stack: of its environment file, or of {@link reviewFile}. */
+/** Returns the review settings of each stack, from its environment file or from {@link reviewFile}. */
 function reviewSettings(folder: string) {
   const others = existsSync(reviewFile)
     ? validateSettings(review, reviewFile, parseYaml(reviewFile, readText(reviewFile)) ?? {})

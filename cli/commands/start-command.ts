@@ -8,7 +8,7 @@ import { environmentsFolder } from "../shared/project.ts";
 /** Environments that `npm start` verifies with the tiny model, to report within minutes. */
 const tinyEnvironments: readonly string[] = ["k8s-gpu", "search"];
 
-/** Shipped environments that still exist; none: all environments are verified. */
+/** Returns the shipped environments that still exist. If there are none, all environments are verified. */
 function shippedHere(): readonly string[] {
   const folder = environmentsFolder();
   return [...new Set([...shippedEnvironments, ...tinyEnvironments])].filter((name) =>

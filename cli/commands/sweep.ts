@@ -222,7 +222,7 @@ export function studiesOf(names: readonly string[]): {
   return { studies: studyIds.filter((id) => isAll || words.includes(id)), named: !isAll };
 }
 
-/** Values of the studies: those of the options, otherwise the published grids, or fewer in a local simulation. */
+/** Returns the numbers of clients and batch sizes of each study: those of the options, of the published tables, or fewer for a local simulation. */
 export function gridOf(args: GridArguments): StudyGrid {
   const { concurrency, batchSizes } = args;
   const isSimulation = args.url === undefined && args.target !== "deployed";

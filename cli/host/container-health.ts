@@ -9,7 +9,7 @@ export interface ContainerState {
   readonly exitCode: number;
   /** Whether the kernel killed it because it was out of memory. */
   readonly oomKilled: boolean;
-  /** Error with which the engine failed to start it; empty if it started. */
+  /** Error with which Docker failed to start the container; empty if it started. */
   readonly error: string;
   /** Restarts by the engine since the container was created. */
   readonly restarts: number;

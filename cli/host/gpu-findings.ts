@@ -79,7 +79,7 @@ function judgeRuntime(
   });
 }
 
-/** Accepted fraction of the catalogue's memory; ECC and some drivers reduce the usable memory by up to a sixteenth. */
+/** Minimum memory of a GPU, as a fraction of the catalogue's value. ECC and some drivers reduce it by up to a sixteenth. */
 const vramTolerance = 0.93;
 
 function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[], deployed: boolean): HostVerdict {

@@ -3,12 +3,12 @@ import type { Workload } from "../../artefact/workload.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { servicePorts } from "./service-ports.ts";
 
-/** Variables of the embed server with other values in the all-in-one image. */
+/** Variables of the embed server whose values differ in the all-in-one image. */
 const replacedVariables: ReadonlySet<string> = new Set(["PORT", "TRITON_GRPC_URLS"]);
 
 const stopSeconds = 60;
 
-/** Variables of the embed server, which reaches its Triton servers in the same container. */
+/** Returns the variables of the embed server, with its Triton servers in the same container. */
 export function embedEnv(
   embed: Workload,
   tritons: readonly Workload[],
@@ -34,7 +34,7 @@ export function embedEnv(
   return { ...own, TRITON_GRPC_URLS: local.join(",") };
 }
 
-/** NVIDIA's variables, which are equal in all containers: different GPU requests are rejected. */
+/** Returns NVIDIA's variables. Containers with different GPU requests are rejected. */
 export function gpuEnv(declared: readonly DeclaredContainer[]): Readonly<Record<string, string>> {
   const lines = declared.flatMap(({ env }) => env.filter((line) => line.startsWith("NVIDIA_")));
   return Object.fromEntries(
@@ -42,7 +42,7 @@ export function gpuEnv(declared: readonly DeclaredContainer[]): Readonly<Record<
   );
 }
 
-/** Options of `docker run`: shared by all containers, with the sums of their memory limits. */
+/** Returns the options of `docker run`: those that all containers share, and the sums of their memory limits. */
 export function runOptions(declared: readonly DeclaredContainer[]): readonly (readonly string[])[] {
   const [first] = declared;
   if (first === undefined) return [];

@@ -19,7 +19,7 @@ export function pulledImages(json: string): ReadonlyMap<string, string> {
   return imagesWith(json, ({ name, build }) => (build === undefined ? name : undefined));
 }
 
-/** Base image of each Triton server: the pulled image, or the base image of a built one. */
+/** Returns the Triton image of each Triton server: the pulled image, or the base image of a built one. */
 export function tritonBases(json: string): ReadonlyMap<string, string> {
   return imagesWith(json, ({ name, build }) =>
     build === undefined ? name : build.build_args.TRITON_IMAGE,

@@ -30,7 +30,7 @@ export interface LaunchPort {
   readonly protocol: string;
   readonly container: number;
   readonly host: number;
-  /** `127.0.0.1`: reachable from the host and through tunnels. `0.0.0.0`: reachable on all interfaces. */
+  /** Address on which the port is published. `127.0.0.1`: only the host and tunnels reach it. `0.0.0.0`: all interfaces. */
   readonly address: string;
 }
 

@@ -21,7 +21,7 @@ export interface WeightsMount {
 
 const versionFolder = new RegExp(`^${modelRepositoryMount}/[^/]+/1$`);
 
-/** Files that containers of the environment download into volumes, as WEIGHTS_URLS of the all-in-one image. */
+/** Returns the files that the environment downloads into volumes, as the value of WEIGHTS_URLS of the all-in-one image. */
 export function weightsUrls({ containers }: Artefact): readonly string[] {
   return containers.flatMap(({ declared: { command, volumes } }) => {
     if (command[0] !== "fetch-weights") return [];
@@ -62,7 +62,7 @@ export function weightsMounts(artefact: Artefact, moduleFolder: string): readonl
   return [...mounts].map(([target, source]) => ({ source, target }));
 }
 
-/** Model configurations that the settings change; those of the image serve every number of GPUs. */
+/** Returns the model configurations that the settings change. The other configurations of the image serve any number of GPUs. */
 export function changedConfigs(
   tritons: readonly Workload[],
   artefact: Artefact,

@@ -47,7 +47,7 @@ interface ProbeTarget {
 }
 
 const load = { kind: "open loop", arrivals: "constant", ratePerSecond: 5, seed: 0 } as const;
-/** Maximum number of outstanding requests per server; further ones count as failed. */
+/** Maximum number of outstanding requests per server. A request beyond it counts as failed. */
 const openLimit = 100;
 /** Time of the probes before and after the deployment. */
 const marginMs = 2_000;

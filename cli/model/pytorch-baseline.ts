@@ -85,7 +85,7 @@ async function exportPython(signal: AbortSignal | undefined): Promise<string | u
   return undefined;
 }
 
-/** Modules that a Python lacks, found without importing them; undefined if it is not a Python. */
+/** Returns the Python modules that are missing, without importing any; undefined if the program is not Python. */
 async function missingModules(
   python: string,
   modules: readonly string[],

@@ -22,7 +22,7 @@ import {
   wholeNumber,
 } from "../shared/option-values.ts";
 
-/** Maximum of a model spec; endpoints that accept less leave larger batches out. */
+/** Maximum batch size of any model spec. An endpoint with a smaller maximum is not measured with larger batches. */
 const maxBatchSize = 4_096;
 
 /** Options of both `bench` and `sweep`. */

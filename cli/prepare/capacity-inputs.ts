@@ -93,7 +93,7 @@ export function hardwareOfEnvironment(name: string): RequestedHardware {
   };
 }
 
-/** Formats that the services of an environment accept, JPEG first, with the backend that computes them. */
+/** Returns the payload formats that the services of an environment accept, JPEG first, with the backend of each. */
 function servedPayloads(services: readonly Service[]): ServedPayloads {
   const backendOf = (some: readonly Service[]) =>
     some.some(({ backend }) => backend === "tensorrt") ? "tensorrt" : "onnxruntime";
@@ -140,7 +140,7 @@ function modelNamed(name: string): ModelSpec {
   throw new UserError(`--model must have an image tower, got '${name}'`);
 }
 
-/** Service times, and those for sources that round to the published figures. */
+/** Service times, and for the intervals the service times for sources that round to the published figures. */
 export interface PublishedServiceTimes {
   readonly times: ServiceTimes;
   readonly uncertainty: Uncertainty;

@@ -20,7 +20,7 @@ import { counted, formatPercent, formatUsd } from "../../report/document/number-
 
 /** Text output of `clipstack capacity`. */
 
-/** Utilisation from which a station, not the number of clients, counts as the bottleneck. */
+/** Utilisation from which a station counts as saturated. Below it, the number of clients limits the throughput. */
 const saturatedFrom = 0.8;
 
 export const backendNames = { onnxruntime: "ONNX Runtime", tensorrt: "TensorRT" } as const;
@@ -103,7 +103,7 @@ export function scenarioText(
   ].join("\n");
 }
 
-/** Throughput of the GPUs, and the cores with which a gateway keeps up with it. */
+/** States the throughput of the GPUs, and the number of cores that a gateway requires for it. */
 function gpusAloneText(imagesPerSecond: number, jpegBytes: number): string {
   const cores = gatewayCores(imagesPerSecond, jpegBytes);
   return `${formatNumber(imagesPerSecond)} images/s in large batches; a gateway that decodes as many files of ${formatNumber(jpegBytes / 1000)} kB requires ${counted(cores, "core")}`;

@@ -27,7 +27,7 @@ export interface PreparedBench {
   readonly record: BenchRecord;
   /** One per environment, or one for the addresses. */
   readonly sources: readonly TargetSource[];
-  /** Images or texts of the parity gate, with their embeddings by the local model. */
+  /** Images or texts of the parity check, with the embeddings that the local model computes for them. */
   readonly reference: readonly ReferenceItem[];
   /** Measured model. */
   readonly spec: ModelSpec;

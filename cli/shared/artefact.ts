@@ -43,7 +43,7 @@ function readManifest(outdir: string): z.infer<typeof synthManifest> | undefined
   }
 }
 
-/** Environments, of `names` or of all, whose files were edited after the last synthesis. */
+/** Returns the environments of `names`, or of all, whose synthesized files were edited after the last synthesis. */
 function editedByHand(names: readonly string[], outdir: string): readonly string[] {
   const stacks = readManifest(outdir)?.stacks ?? {};
   return Object.entries(stacks)

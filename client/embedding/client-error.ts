@@ -11,7 +11,7 @@ export type ClientErrorCode =
   | "rejected"
   /** The response violates the protocol. */
   | "protocol"
-  /** The service embeds with another fingerprint than the caller requires; see `expect`. */
+  /** The fingerprint of the service is not one that the caller requires (`expect`). */
   | "fingerprint"
   /** The local model is missing or failed. */
   | "model"

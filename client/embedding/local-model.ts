@@ -107,7 +107,7 @@ async function openTexts(options: LocalModelOptions): Promise<LocalTextEmbedder>
   return await openLocalTextEmbedder({ spec, modelPath: textModelPath, vocabulary });
 }
 
-/** Vocabulary of a text tower: a file of its own, or beside the ONNX file; undefined if neither is known. */
+/** Returns the vocabulary of a text tower: the given file, or the file beside the ONNX file; undefined if neither path is known. */
 export function vocabularyOf(
   spec: ModelSpec,
   { textModelPath, vocabularyPath }: Pick<LocalModelOptions, "textModelPath" | "vocabularyPath">,

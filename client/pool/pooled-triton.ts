@@ -14,7 +14,7 @@ export type TritonCall<T> = (triton: GrpcTransport, options: CallOptions) => Pro
 export type TritonHealthCheck = TritonCall<void>;
 
 const checkIntervalMs = 500;
-/** A server whose health check takes longer is taken out of rotation: at most 1.5 s after it died. */
+/** Maximum duration of a health check in ms. A slower server receives no more calls, at the latest 1.5 s after it died. */
 const unresponsiveAfterMs = 1_000;
 const checkTimeoutMs = 5_000;
 

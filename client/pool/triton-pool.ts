@@ -14,7 +14,7 @@ export interface TritonPoolOptions extends GrpcSecurity {
   readonly observer?: TritonPoolObserver;
 }
 
-/** Receives the events of each target; all addresses of a target count together. */
+/** Receives the events of each target. All addresses to which its name resolves count as one target. */
 export interface TritonPoolObserver {
   /**
    * Called when an attempt of a call on this target ends; not called if the caller cancelled it.
@@ -176,7 +176,7 @@ export class TritonPool implements CallUpstreams {
     if (isHang) triton.abandonCalls();
   }
 
-  /** Servers that are not ejected, or all healthy ones if each is: the last one is never out of rotation. */
+  /** Returns the healthy servers that are not ejected, or all healthy servers if every one of them is ejected. */
   get #inRotation(): readonly PooledTriton[] {
     const usable = this.#tritons.filter((triton) => triton.usable);
     const admitted = usable.filter(({ outlier }) => !outlier.ejected);

@@ -56,7 +56,7 @@ export interface UnaryCallOptions {
 const maxTimeoutMs = 99_999_999;
 /** Message of grpc-js for a stream that the server did not process (RFC 9113, section 8.7). */
 const refused = "Stream refused by server";
-/** Bytes before a message: whether it is compressed, and its length. */
+/** Length of the prefix of a gRPC message: 1 byte for compression, 4 bytes for the length of the message. */
 const prefixBytes = 5;
 
 /**

@@ -28,7 +28,7 @@ const parts = {
 export const heapMiB = 1_024;
 export const nodeOptions = `--max-old-space-size=${heapMiB}`;
 
-/** Decoded pixels in memory, over all images: eight of the largest accepted image. */
+/** Maximum number of decoded pixels in memory: those of eight images of the largest accepted size. */
 export const pixelsInFlight = 8 * maxImagePixels;
 const bytesPerPixel = 4;
 
@@ -59,7 +59,7 @@ export function embedMemoryMiB({ models, onGpu, queueBytes, tmpMiB }: EmbedMemor
 
 export interface TritonMemory {
   readonly models: readonly ModelSpec[];
-  /** Execution instances of each model in this process, over all GPUs; on a GPU their activations are in its memory. */
+  /** Execution instances of each model in this process, on all GPUs together. On a GPU, activations are in GPU memory. */
   readonly instances: number;
   readonly gpus: number;
   /** Served versions of each model; undefined if no version can be added. */
@@ -115,7 +115,7 @@ function rounded(miB: number): number {
   return Math.ceil(miB / 256) * 256;
 }
 
-/** Shares of the CPU while all cores are busy: inference before decoding, and both before the baseline. */
+/** CPU shares, which apply while all cores are busy: inference precedes decoding, and both precede the PyTorch baseline. */
 const cpuShares = { triton: 2_048, embed: 1_024, baseline: 512 } as const;
 
 /**

@@ -87,7 +87,7 @@ function instancesMiB(use: VramUse): number {
   return towerUses(use).reduce((sum, { miB }) => sum + miB, decodersMiB(use));
 }
 
-/** Memory of the decoders of all models with an image tower: one pipeline each. */
+/** Memory of the DALI pipelines, one for each model with an image tower. */
 function decodersMiB({ decodes = false, models }: VramUse): number {
   const images = decodes ? models.filter(({ towers }) => towers.image !== undefined) : [];
   return images.reduce(
@@ -113,7 +113,7 @@ function towersOf(models: readonly VramModel[]): readonly NamedTower[] {
   );
 }
 
-/** Precisions in which a backend holds the weights; autocast of PyTorch converts them for each batch. */
+/** Precisions in which a backend keeps the weights in memory. PyTorch keeps two, because autocast converts the weights for each batch. */
 const precisionsOf = {
   onnxruntime: ["fp32"],
   tensorrt: ["fp16"],
@@ -147,7 +147,7 @@ function partsOf(use: VramUse): readonly Part[] {
   ];
 }
 
-/** Memory of each tower in all processes together, reloads included, and of the processes; nothing for a single tower. */
+/** Lists the memory of each tower in all processes, reloads included, and of the processes; empty for a single tower. */
 function towerParts(uses: readonly VramUse[]): readonly Part[] {
   const sums = new Map<string, number>();
   for (const use of uses) {

@@ -31,7 +31,7 @@ export function weightsFindings(
   ];
 }
 
-/** Backend of a server: its setting, its value, and the value with which the server reads u8 files. */
+/** Setting that selects the backend of a server, its value, and the value with which the server reads u8 files. */
 export type BackendForU8 = readonly [setting: string, value: string, readsU8: string];
 
 /** Rejects u8 files for servers that do not read them: TensorRT, and ONNX Runtime in the embed server. */

@@ -75,7 +75,7 @@ export function healthcheck(test: readonly string[], startSeconds: number): Cont
   };
 }
 
-/** Maximum time until the engine reports such a container as unhealthy, including one more probe. */
+/** Maximum time in seconds until Docker reports a container with these probes as unhealthy, one more probe included. */
 export function verdictSeconds(startSeconds: number): number {
   return startSeconds + (probe.retries + 1) * (probe.intervalSeconds + probe.timeoutSeconds);
 }

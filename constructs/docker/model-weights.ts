@@ -46,7 +46,7 @@ export type WeightsSource =
   | "host-path"
   /** The images contain the weights. */
   | "image"
-  /** Docker volumes; the host downloads the files once and verifies them by checksum. */
+  /** Docker volumes, into which the host downloads the files once. It verifies their checksums. */
   | "url";
 
 export interface ModelWeightsProps {

@@ -17,7 +17,7 @@ export interface OneShotProps {
     ContainerConfig,
     "entrypoint" | "command" | "env" | "volumes" | "upload" | "networksAdvanced" | "networkMode"
   > & { readonly capabilities?: { readonly add: string[]; readonly drop: string[] } };
-  /** Expressions in `run` whose value can change while their text stays the same; known at plan time. */
+  /** Values that `run` refers to by expressions and that Terraform knows when it plans. A changed value runs the container again. */
   readonly versions: readonly string[];
 }
 
@@ -32,7 +32,7 @@ export class OneShot extends Construct {
     super(scope, id);
 
     const { host, image, service, run, versions } = props;
-    // `for_each` creates a new container for another image or command, beside the former one, instead of replacing it.
+    // With `for_each`, another image or command creates a new container first, instead of replacing the old one.
     const text = createHash("sha256")
       .update(JSON.stringify(asWritten(this, run)))
       .digest("hex");

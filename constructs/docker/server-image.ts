@@ -222,7 +222,7 @@ class BuiltImage {
   }
 }
 
-/** Argument of a Dockerfile for its models; the default models are its default. */
+/** Build argument with the models of the image; none for the default models. */
 function modelArguments(models: readonly ModelSpec[]): BuildArgs {
   const { MODELS } = modelSettings(models);
   return models.length === 0 || MODELS === modelSettings(defaultModels).MODELS ? {} : { MODELS };

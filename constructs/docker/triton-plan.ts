@@ -50,7 +50,7 @@ export type ModelControl =
   /** Like `explicit`, but without a key: every client may load and unload models. */
   | "open";
 
-/** Memory allocator of tritonserver: that of the C library, or one of its image. */
+/** Memory allocator of tritonserver: of the C library (`glibc`), or one that the Triton image contains. */
 export type Allocator = "glibc" | "tcmalloc" | "jemalloc";
 
 /** Maximum request body. A request of 32 images as JSON has about 95 MB; Triton's default of 64 MiB would reject it. */

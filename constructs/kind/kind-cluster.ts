@@ -46,7 +46,7 @@ const createCommand = [
   `--config - --wait ${createWaitSeconds}s $KIND_FLAGS`,
 ].join(" ");
 
-/** Disk space of the node in Docker's data folder, in MiB: its image and its pods. */
+/** Disk space in MiB that the image and the pods of the node occupy in Docker's data folder. */
 const nodeMiB = 4_096;
 
 /**

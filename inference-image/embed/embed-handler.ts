@@ -6,7 +6,7 @@ import type { EmbedMetrics, TowerMetrics } from "../models/metrics.ts";
 import type { Embedded, StageTimes } from "./embed-pipeline.ts";
 import type { AdmittedRequest, RequestAdmission } from "./request-admission.ts";
 
-/** Result of a request: what it embedded, by modality; at least one. */
+/** What a request embedded, by modality; at least one modality is present. */
 export type EmbeddedByModality = Readonly<Partial<Record<Modality, Embedded>>>;
 
 /** Images and texts of one request, and the model that embeds them. */

@@ -15,7 +15,7 @@ const digits = Buffer.from(
 /** Number of vectors that are encoded in one iteration of the event loop: about a millisecond. */
 const rowsPerIteration = 64;
 
-/** Call it before each vector of a body, so that other requests are served in between. */
+/** Lets the event loop serve other requests. Called before each vector of a body is encoded. */
 export async function yieldBefore(row: number): Promise<void> {
   if (row % rowsPerIteration === rowsPerIteration - 1) await nextIteration();
 }

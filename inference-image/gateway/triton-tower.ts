@@ -20,7 +20,7 @@ import { inputText, type ModelTensors } from "../../inference/session/payload-fo
 import { WaitQueue } from "../../inference/threads/wait-queue.ts";
 import type { EmbedderObserver, EmbedOptions } from "../models/embedder.ts";
 
-/** Time without a healthy server after which requests fail at once; until then they wait, because a busy server responds late. */
+/** Time in ms for which requests wait for a healthy server, because a busy server may respond late. After it, they fail at once. */
 const maxLossMs = 2_000;
 
 /** Input that a Triton model accepts. */
@@ -247,7 +247,7 @@ export class TritonTower<Item> {
     let encoded: EncodedItems | undefined;
     try {
       encoded = payload.encode(batch.map(({ item }) => item));
-      // deadline of the newest item: the others have their own timers
+      // The call has the deadline of the newest item. A timer per item ends the others earlier.
       const output = await this.#infer(
         encoded.tensor,
         Math.max(...batch.map(({ enqueuedAt }) => enqueuedAt)) + timeoutMs,
@@ -356,7 +356,7 @@ export class TritonTower<Item> {
     throw current?.reason;
   }
 
-  /** Fingerprint of a model; of an ensemble, that of its last step, which computes the embeddings. */
+  /** Reads the fingerprint of a model. For an ensemble, that of its last step, which computes the embeddings. */
   async #fingerprintOf(
     triton: GrpcTransport,
     config: Readonly<Record<string, unknown>>,

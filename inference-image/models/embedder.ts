@@ -11,11 +11,11 @@ export interface TowerEmbedder<Input> {
   embed(input: Input, options?: EmbedOptions): Promise<readonly Float32Array[]>;
   /** Number of items that were passed to `embed()` and wait for execution. */
   readonly waitingItems: number;
-  /** Returns whether it can embed now; false, not an error, if it cannot. */
+  /** Returns whether the tower can embed now. Never rejects. */
   ready(): Promise<boolean>;
   /** One-line reason for which it cannot embed, if known. */
   readonly unavailableReason?: string | undefined;
-  /** Fingerprint of its embeddings; undefined if it is unknown or the Triton servers differ. */
+  /** Fingerprint of the embeddings; undefined if it is unknown, or differs between the Triton servers. */
   readonly fingerprint?: string | undefined;
   /** Finishes accepted items, then frees all resources. */
   close(): Promise<void>;

@@ -141,7 +141,7 @@ class OnnxEmbedder<Input, Item> implements TowerEmbedder<Input> {
   }
 }
 
-/** Copies each image once: several images here, a single one in the batcher. */
+/** Concatenates several images. A single image is passed on, because the batcher copies it. */
 function uint8Input(tower: ImageTower, images: readonly Uint8Array[]): ModelInput {
   const [image] = images;
   if (images.length !== 1 || image === undefined) {

@@ -55,7 +55,7 @@ export class DownloadMemory {
     }
   }
 
-  /** Claim to grant now: of the oldest request that holds memory, so that it ends soon, or else of the first request. */
+  /** Returns the claim to grant next: of the oldest request that holds memory, because it then ends soonest, or of the first request. */
   #next(): Claim | undefined {
     const holders = [...this.#held.keys()];
     const ofHolders = holders.map((holder) =>

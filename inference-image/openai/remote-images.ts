@@ -82,7 +82,7 @@ export class RemoteImages {
     }
   }
 
-  /** Size of a file in bytes; the maximum if its server does not state it. */
+  /** Returns the size of a file in bytes, or the maximum size if its server does not state the size. */
   #sizeOf({ "content-length": length }: Dispatcher.ResponseData["headers"]): number {
     const { maxBytes } = this.#options;
     return typeof length === "string" && /^\d+$/.test(length)

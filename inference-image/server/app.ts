@@ -58,9 +58,9 @@ export interface AppOptions {
 }
 
 export interface Limits {
-  /** Maximum number of queued images and texts, including images being decoded; beyond it 429. */
+  /** Maximum number of queued images and texts, including images being decoded. A request beyond it receives 429. */
   readonly maxQueueSize: number;
-  /** Maximum bytes of admitted request bodies, and of their responses until they are sent; beyond it 429. */
+  /** Maximum bytes of admitted request bodies and unsent responses. A request beyond it receives 429. */
   readonly maxQueueBytes: number;
   readonly maxBodyBytes: number;
   /** Maximum number of pixels of one decoded image. */

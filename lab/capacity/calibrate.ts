@@ -64,7 +64,7 @@ type DirectParameters = Omit<
   "bandwidthMbps" | "decodeMsPerImage" | "roundTripMs"
 >;
 
-/** Parameters that follow from single figures, without those of the published client and its link. */
+/** Parameters that each follow from one figure. Those of the published client and its link are calibrated later. */
 export function directParameters(published: Published, peaks: Peaks): DirectParameters {
   const figure = (...names: readonly string[]) =>
     publishedValue(published, available(published, ...names));

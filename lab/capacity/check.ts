@@ -47,7 +47,7 @@ export interface CheckRow {
   readonly role: Role;
   readonly published: { readonly low: number; readonly high: number };
   readonly predicted?: number;
-  /** Relative error; for a range, relative to the nearer end, and 0 within it. */
+  /** Error of the prediction, relative to the published value or to the nearer end of a published range; 0 within the range. */
   readonly error?: number;
   /** Fields of the load not stated by the source. */
   readonly assumed: readonly string[];

@@ -57,7 +57,7 @@ function heldOut(
   }));
 }
 
-/** Kind of a figure of a complete service in a setting of its own; `undefined` for parts, sums and other models. */
+/** Kind of a figure, if it is of a complete service with the published model; `undefined` for parts of a service, sums and other models. */
 function kindOf(
   file: PublishedFile,
   { quantity, load, derived, value }: Figure,

@@ -13,7 +13,7 @@ export interface EvaluatedIndex {
   readonly file: string;
 }
 
-/** Prints the best precision and recall of the perceptual hash, and of the embeddings of each index: alone, and confirmed by the hash. */
+/** Prints the best precision and recall of the perceptual hash, of the embeddings of each index, and of embeddings that the hash confirms. */
 export async function printComparison(
   indexes: readonly EvaluatedIndex[],
   photos: string,

@@ -294,7 +294,7 @@ async function gpuProcesses(options: Options) {
   });
 }
 
-/** Single images from all numbers of clients, then requests of several images from one number of clients. */
+/** Measures requests of one image with each number of clients, then requests of several images with one number of clients. */
 async function bench(
   options: Options,
   engine: EngineName,

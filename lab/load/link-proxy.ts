@@ -19,7 +19,7 @@ export interface LinkProxy {
   close(): Promise<void>;
 }
 
-/** Size of the pieces in which connections share the link, as with packets; small enough for 1 Mbit/s. */
+/** Number of bytes that a connection sends before another one may use the link, small enough for 1 Mbit/s. */
 const pieceBytes = 16 * 1024;
 /** Pieces of a connection on the link, 4 MiB, after which its sender is paused. */
 const maxPieces = 256;

@@ -26,7 +26,7 @@ export const nullTritonPayloads = {
   jpeg: "jpeg",
 } as const satisfies Partial<Record<ModelKind, ImagePayload>>;
 
-/** As a Triton server in C++, which enlarges its windows to the bandwidth; Node's default of 64 KiB takes ten round trips per FP32 image. */
+/** HTTP/2 window in bytes, as large as that of a Triton server. With Node's default of 64 KiB, an FP32 image takes ten round trips. */
 const windowBytes = 8 * 1024 * 1024;
 
 type Method = "ModelReady" | "ModelMetadata" | "ModelConfig" | "ModelInfer";
@@ -66,7 +66,7 @@ export async function startNullTriton(spec: ModelSpec): Promise<NullTriton> {
   };
 }
 
-/** Bytes before a gRPC message: whether it is compressed, and its length. */
+/** Length of the prefix of a gRPC message: 1 byte for compression, 4 bytes for the length of the message. */
 const prefixBytes = 5;
 
 function receive(stream: ServerHttp2Stream, onMessage: (message: Buffer) => void): void {

@@ -34,7 +34,7 @@ export interface Measure<R> {
   readonly summary?: (values: readonly number[]) => number;
 }
 
-/** Measures of one load, with its failed requests and disturbances, or of several. */
+/** Measurements of one or several loads, with the failed requests and the disturbances by other processes. */
 export interface Group<R> {
   readonly title: string;
   readonly loads: string | readonly string[];

@@ -17,7 +17,7 @@ export interface Latency {
 
 /** Figures of a service under a load. */
 export interface ServiceRun extends Run {
-  /** Images, or texts, per second in the measured window, between its first and last response. */
+  /** Images or texts per second between the first and the last response of the measured window. */
   readonly imagesPerSecond?: number;
   readonly latency?: Latency;
   /** CPU time of the subject per image, over all threads. */

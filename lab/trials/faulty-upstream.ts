@@ -19,7 +19,7 @@ export type Fault = (typeof faults)[number];
 const grpcInternal = "13";
 const inferPath = methodOf("ModelInfer").path;
 
-/** Proxy in front of a Triton server whose inferences fail and whose connections freeze on demand. */
+/** Proxy in front of a Triton server. On demand it makes inferences fail and connections freeze. */
 export class FaultyUpstream {
   fault: Fault | undefined;
   readonly #server = createServer({ settings: { initialWindowSize: 8 * 1024 * 1024 } });

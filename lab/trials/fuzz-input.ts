@@ -18,7 +18,7 @@ export interface SocketInput {
   readonly kind: "socket";
   readonly target: FuzzTarget;
   readonly pieces: readonly Uint8Array[];
-  /** After the last piece: end the stream, close the connection, or keep it open briefly. */
+  /** What follows the last piece: the end of the stream (`end`), the end of the connection (`cut`), or a pause with both open (`wait`). */
   readonly ending: "end" | "cut" | "wait";
 }
 

@@ -279,7 +279,7 @@ export function commandWord(words: readonly unknown[], index: number): CommandWo
   return isPrintable ? { option: text, value: undefined } : { option: undefined, value: hidden };
 }
 
-/** An option, its value, or both if joined by `=`; a hidden word has only a value. */
+/** Word of a command line: an option, a value, or both joined by `=`. A hidden word has only a value. */
 export interface CommandWord {
   readonly option: string | undefined;
   readonly value: string | undefined;

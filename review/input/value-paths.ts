@@ -129,7 +129,7 @@ interface ComparisonOptions {
 
 const maxPaths = 1_000;
 
-/** Innermost paths at which two values differ. Lists of different lengths differ as a whole. */
+/** Returns the deepest paths at which two values differ. Lists of different lengths differ as a whole. */
 export function changedPaths(
   before: Values | undefined,
   after: Values | undefined,

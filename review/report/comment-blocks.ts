@@ -23,7 +23,7 @@ export type Block =
   | { readonly kind: "diff"; readonly title: string; readonly diffs: readonly DiffBlock[] }
   | { readonly kind: "details"; readonly summary: Text; readonly blocks: readonly Block[] };
 
-/** Levels of detail: everything; changes that need attention listed, the others counted; counts only. */
+/** Levels of detail. `full`: lists all changes. `attention`: lists those that need attention and counts the others. `counts`: only numbers. */
 export const levels = ["full", "attention", "counts"] as const;
 export type Level = (typeof levels)[number];
 

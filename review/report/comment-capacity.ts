@@ -73,7 +73,7 @@ export function capacitySection(stacks: readonly StackReview[], level: Level): r
   ];
 }
 
-/** Image, instances and TensorRT settings of each Triton server, unchanged ones collapsed. */
+/** Table of the image, instances and TensorRT settings of each Triton server. Unchanged servers are collapsed. */
 export function servingSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
   if (level === "counts") return [];
   const all = stacks.flatMap(({ stack, serving }) => serving.map((it) => ({ stack, ...it })));

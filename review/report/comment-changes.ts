@@ -17,7 +17,7 @@ export function actionWord(action: string): string {
   return { delete: "destroy", "no-op": "keep" }[action] ?? action;
 }
 
-/** Changes of each stack; unless `level` is `full`, those that need attention are listed and the others counted. */
+/** Lists the changes of each stack. Unless `level` is `full`, lists those that need attention and counts the others. */
 export function changeSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
   const changing = stacks.filter(({ changes }) => changes.length > 0);
   if (level === "counts") return dangerCounts(stacks);

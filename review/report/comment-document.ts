@@ -117,7 +117,7 @@ function headline({ verdict, stacks }: Review): string {
 /** Maximum number of rows if `level` is `counts`. */
 const maxStacks = 100;
 
-/** A row for each stack; unless `level` is `full`, one row for all stacks that need no attention or exceed the limit. */
+/** Table with a row for each stack. Unless `level` is `full`, one row sums up all stacks that need no attention or exceed the limit. */
 function countTable(stacks: readonly StackReview[], level: Level): Block {
   // rare columns only if not empty, so that the table fits a phone
   const always = new Set(["delete", "replace", "update", "create", "unchanged"]);

@@ -64,7 +64,7 @@ function noExposure(stacks: readonly StackReview[]): Block {
 
 const severityMarks = { error: "⛔ error", warning: "⚠️ warning", note: "note" } as const;
 
-/** Findings of rules: those of the change first, the others collapsed, or counted unless `level` is `full`. */
+/** Lists the findings of rules that the change causes. Earlier findings are collapsed; unless `level` is `full`, they are only counted. */
 export function ruleSection(
   stacks: readonly StackReview[],
   level: Level,

@@ -173,7 +173,7 @@ export const changeRules: readonly ReviewRule[] = [
   }),
 ];
 
-/** Name of a resource at its provider, or its values; equal for two addresses of one object. */
+/** Identity of an object at its provider, or its values if it has no name. Two addresses of one object have the same identity. */
 function identityOf({ type }: ResourceChange, values: ResourceChange["after"]): string | undefined {
   if (values === undefined || isDeploymentStep(type, values)) return undefined;
   const metadata = at(values, "metadata", "name");

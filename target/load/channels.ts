@@ -17,7 +17,7 @@ export function withChannels(load: LoadShape, channels: ChannelsOption): LoadSha
   return channels === "each" ? load : { ...load, channels };
 }
 
-/** Load without channels that its protocol does not have: clients that share an HTTP client use its keep-alive pool. */
+/** Returns the load without `shared` channels if the protocol is HTTP: its clients use the keep-alive pool of one HTTP client. */
 export function withChannelsOf(
   transport: "http" | "grpc",
   { channels, ...load }: LoadShape,

@@ -19,7 +19,7 @@ export function grpcConnections(prepared: PreparedRequests, channels?: Channels)
     new GrpcConnection(shared[opened++ % shared.length]!, "shared", prepared, events);
 }
 
-/** Use of a channel: `own` by one client, `once` for one call each, `shared` by several clients. */
+/** Use of a gRPC channel: `own`: one client; `once`: one call; `shared`: several clients. */
 type ChannelUse = "own" | "once" | "shared";
 
 class GrpcConnection implements Connection {

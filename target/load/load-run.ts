@@ -10,11 +10,11 @@ import { describeWindow, type LoadWindow, makeWindow } from "./windows.ts";
 import { clockMs, ownCodes } from "./worker-messages.ts";
 import type { Collected, Workers } from "./workers.ts";
 
-/** Maximum share of the duration limit by which slow responses extend the warm-up. */
+/** Slow responses extend the warm-up by at most this share of the maximum duration of the load. */
 const maxWarmupShare = 0.3;
-/** Minimum number of responses per window, failures included; a window is extended until it has them, and one per client. */
+/** Minimum number of responses per window, failures included. A window is extended until it has them and one per client. */
 const minResponses = 3;
-/** Time to wait for outstanding responses at the end of a load; longer if latencies were high. */
+/** Minimum time in ms to wait for outstanding responses at the end of a load. High latencies extend it. */
 const drainMs = 5_000;
 const drainLatencies = 2;
 const maxDrainMs = 60_000;

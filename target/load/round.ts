@@ -51,7 +51,7 @@ export const round = z.strictObject({
   position: z.int().min(1).optional(),
   startedAt: z.iso.datetime().optional(),
   warmup: z.strictObject({ seconds: z.number(), requests: z.int() }),
-  /** Measured windows in order; all of them count. */
+  /** Measured windows, in order of time. */
   windows: z.array(window),
   /** `short`: a window is missing or was cut off. */
   outcome: z.enum(["complete", "short", "interrupted"]),

@@ -37,11 +37,11 @@ export interface SimulatedSource extends ServerCommands {
   readonly environment: EnvironmentFile;
   /** Reason why the PyTorch baseline cannot run on this machine. @default - it can run */
   readonly noPytorch?: string;
-  /** The project's model repository, for volumes of other hosts and for the models of the other payload formats. */
+  /** The project's model repository. It replaces volumes of other hosts and has the models of payload formats other than float32. */
   readonly modelRepository: string;
   /** ONNX files in place of those that the artefact mounts. */
   readonly modelFiles?: ModelFiles;
-  /** ONNX file of the uint8 model; if present, the ONNX Triton also serves the models of the other payload formats. */
+  /** ONNX file of the uint8 model. If set, the Triton server with ONNX Runtime also serves the models of payload formats other than float32. */
   readonly u8ModelFile?: string;
   /** Added to every port of this machine. */
   readonly portOffset: number;
@@ -152,7 +152,7 @@ function requireStarted(instances: readonly RunningInstance[]): void {
   if (failed.length > 0) throw new UserError(failed.join("\n"));
 }
 
-/** The part of a plan that the endpoints need: the services that offer them, and the Triton servers behind those. */
+/** Returns the plan with only the services that offer the endpoints, and the Triton servers behind these services. */
 function selectNeeded(
   plan: SimulationPlan,
   endpoints: readonly EndpointName[] | undefined,
@@ -188,7 +188,7 @@ function selectNeeded(
   };
 }
 
-/** The plan with the additional Triton options, and with the models of the other payload formats if requested. */
+/** Returns the plan with additional Triton options and, if requested, the models of payload formats other than float32. */
 function withPayloadModels(
   plan: SimulationPlan,
   spec: ModelSpec,

@@ -3,7 +3,7 @@ import { tritonMetrics } from "../../contract/metrics/triton-metrics.ts";
 
 /** Reading of a GPU, sampled once per second while a load point is measured. */
 export interface GpuReadingKind {
-  /** Aggregation of the samples in the measured windows; `or` of a bit mask. */
+  /** How the samples of the measured windows become one value; `or` combines bit masks. */
   readonly combine: "mean" | "max" | "or";
   /** Column of `nvidia-smi --query-gpu` and the unit of the record in that column's unit. */
   readonly nvidiaSmi: readonly [column: string, unit: number];

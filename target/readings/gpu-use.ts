@@ -54,7 +54,7 @@ export const gpuUseArgs = [
   "--format=csv,noheader,nounits",
 ] as const;
 
-/** The same for drivers before 535, which reject the query because of a column's later name. */
+/** Arguments for drivers before 535, which know one column by another name and reject the query otherwise. */
 export const olderGpuUseArgs = [
   gpuUseArgs[0].replace("clocks_event_reasons.", "clocks_throttle_reasons."),
   gpuUseArgs[1],

@@ -5,7 +5,7 @@ import { cosine, relativeDifference } from "../stats/statistics.ts";
 import type { TargetKind } from "../subject/subject.ts";
 import type { ReferenceImage } from "./reference.ts";
 
-/** Two embeddings of an image agree if both limits hold; {@link differenceLimit} is that of other machines. */
+/** Two embeddings of an image agree if both limits hold. On other machines, {@link differenceLimit} applies to the difference. */
 export const parityLimits = { cosineAtLeast: 0.999, relativeDifferenceAtMost: 0.001 } as const;
 
 /**

@@ -105,7 +105,7 @@ async function writeAll<Item>(
   return requests;
 }
 
-/** Triton's name of the model for a payload format: the target's model, or its model kind on the same Triton server. */
+/** Returns the name of the Triton model that accepts a payload format. */
 export function modelFor({ model, spec, jpegKind }: BenchModel, payload: PayloadFormat): string {
   if (payload === "fp32" || payload === "text") return model;
   return tritonModelName(spec, payload === "uint8" ? "u8" : (jpegKind ?? "jpeg"));
@@ -156,7 +156,7 @@ function usesDali(
   return endpoint !== "embed-http" && payload === "jpeg" && jpegKind !== undefined;
 }
 
-/** Images that a target decodes: for DALI, those that a gateway forwards to it. */
+/** Returns the images that a target can decode. With DALI, only those that a gateway forwards to it. */
 function imagesFor(
   target: Target,
   format: Pick<BenchEndpoint, "payload">,

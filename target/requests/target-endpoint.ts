@@ -20,22 +20,22 @@ export interface TargetEndpoint extends ModelTower {
   readonly endpoint: EndpointName;
   /** `http://host:port`, or `host:port` for gRPC; reachable from this machine. */
   readonly url: string;
-  /** Name of the measured tower in requests to a Triton server; of an image tower, that with FP32 input. */
+  /** Name of the measured tower in requests to a Triton server. For an image tower, the model with FP32 input. */
   readonly model: string;
   /** Model kind of the ensemble with which a Triton server decodes JPEG files; absent without DALI. */
   readonly jpegKind?: "dali" | "dali-trt";
-  /** Precision that the server computes in; absent: that of its kind. Embeddings in FP16 are compared by their direction. */
+  /** Precision in which the server computes, if it is not the default of its kind. Embeddings in FP16 are compared by direction only. */
   readonly precision?: "fp16";
   /** Payload formats that the server accepts. */
   readonly payloads: readonly PayloadFormat[];
   /** Bearer token, sent to this address only. */
   readonly apiKey?: string;
   /**
-   * Metrics of the processes behind it, one each; empty if unknown. Those of a gateway include the Triton servers that it
-   * forwards to.
+   * Metrics endpoints of the processes that serve this endpoint, one per process; empty if unknown. A gateway's include those
+   * of its Triton servers.
    */
   readonly metrics: readonly MetricsSource[];
-  /** `http://host:port` of the same Triton server: model control and statistics. */
+  /** URL of the same Triton server, `http://host:port`, for model control and statistics. */
   readonly controlUrl?: string;
   /** Header that its model control API requires; absent if none is required or the requirement is unknown. */
   readonly controlHeader?: RequiredHeader;

@@ -111,7 +111,7 @@ export function openService(
 export type EndpointTarget = Target &
   ServedModel & { readonly endpointName: EndpointName; readonly url: string };
 
-/** Endpoints of a service, each once per model with a tower of the modality. */
+/** Returns the endpoints of a service, once for each model that has a tower of the modality. */
 export function endpointsOf(
   service: TargetService,
   modality: Modality = "image",
@@ -129,7 +129,7 @@ export function endpointsOf(
   });
 }
 
-/** Endpoints of a service, each once per model: with its image tower, or else its text tower. */
+/** Returns the endpoints of a service, once for each model: with the image tower, or the text tower if the model has no other. */
 export function firstTowersOf(service: TargetService): readonly EndpointTarget[] {
   const textOnly = endpointsOf(service, "text").filter(({ spec }) => !spec.towers.image);
   return [...endpointsOf(service), ...textOnly];
@@ -137,7 +137,7 @@ export function firstTowersOf(service: TargetService): readonly EndpointTarget[]
 
 /** Tower that a service serves. */
 export interface ServedModel extends ModelTower {
-  /** Name of the tower in requests to a Triton server; of an image tower, that with FP32 input. */
+  /** Name of the tower in requests to a Triton server. For an image tower, the model with FP32 input. */
   readonly model: string;
 }
 

@@ -17,7 +17,7 @@ export function latencyHistogram(
   return [...counts].sort(([a], [b]) => a - b);
 }
 
-/** Smallest latency of a histogram that at least this share (0..1) of the requests do not exceed, in its unit; NaN if it is empty. */
+/** Returns the smallest latency that at least the given share (0..1) of the requests do not exceed; NaN for an empty histogram. */
 export function histogramQuantile(
   histogram: readonly (readonly [us: number, count: number])[],
   share: number,

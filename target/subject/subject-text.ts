@@ -24,7 +24,7 @@ const serverNames: Readonly<Record<TritonServerKind, string>> = {
   emulator: "clipstack's Triton emulator",
 };
 
-/** Server behind each deployed Triton; empty if no artefact declares it. */
+/** Names the server program of each deployed Triton service; empty if no artefact declares it. */
 export function tritonsText(environments: readonly EnvironmentSubject[]): string {
   const parts = environments.flatMap(({ name, services }) =>
     tritonServers.flatMap((server) => {

@@ -67,7 +67,7 @@ export const environmentSubject = z.strictObject({
 });
 export type EnvironmentSubject = z.infer<typeof environmentSubject>;
 
-/** Models of a run: the subject's first, then those that only some environments were compared with. */
+/** Models of a run: the measured one first, then those with which only some environments were compared. */
 export function modelsOf(
   model: ModelSubject,
   environments: readonly EnvironmentSubject[],

@@ -15,7 +15,7 @@ export const batchesCheck: Check = {
   runService: (service, { reference, target }) => checkBatches(service, reference, target),
 };
 
-/** Sends batches, in the simulation of two sizes: as many rows as images, each row the embedding of its image. */
+/** Sends batches and checks that row N of the response is the embedding of image N. In a simulation, batches have two sizes. */
 export function checkBatches(
   service: TargetService,
   reference: Reference,

@@ -135,7 +135,7 @@ function scalingOf(
 export interface Unsettled {
   /** No metric yet, as right after a deployment. */
   readonly withoutMetric: readonly DeclaredObject[];
-  /** Replicas differ from the Deployment; one of the two may have been read before a change and the other after it. */
+  /** Autoscalers whose replica count differs from that of the Deployment, possibly because a change happened between the two reads. */
   readonly mismatched: readonly DeclaredObject[];
 }
 

@@ -18,7 +18,7 @@ type Fact = readonly [name: string, declared: string | undefined, found: string]
 
 const bytesPerMiB = 2 ** 20;
 
-/** Compares every declared property; privileges, ports, mounts and GPUs also if undeclared. */
+/** Compares every declared property. Privileges, ports, mounts and GPUs are compared even if undeclared. */
 export function aspectsOf(
   declared: DeclaredContainer,
   found: InspectedContainer,

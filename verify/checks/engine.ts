@@ -71,7 +71,7 @@ async function checkEngine(
   });
 }
 
-/** Between the 2 bytes of FP16 and the 4 of FP32, in both of which an engine also has code and data of its own. */
+/** Limit in bytes per weight that separates FP16 (2 bytes) from FP32 (4 bytes); the code of an engine adds to both. */
 const maxFp16Bytes = 3;
 /** Below this, a part of the weights is outside the engine. */
 const minBytes = 1.5;

@@ -84,7 +84,7 @@ function restrictedApis({ workload }: TargetService): readonly (typeof controlAp
   return controlApis.filter((api) => headers[api] !== undefined);
 }
 
-/** To add a feature: a row, and a test in which it is broken. */
+/** Features that settings may disable. To add one, add a row and a test in which the feature is broken. */
 const features: readonly Feature[] = [
   { name: "/v1/embeddings", kind: "embed", off: () => undefined, use: useOpenAi },
   {

@@ -49,7 +49,7 @@ const smallestBatch = 2;
 const largestBatch = 4;
 /** Maximum time until the metrics show accepted requests. */
 const acceptLimitMs = 1_500;
-/** Duration of the load after the stop; shorter than a server keeps open connections. */
+/** Duration of the load after the stop in ms, shorter than the time for which a stopping server keeps connections open. */
 const overlapMs = 100;
 
 /**

@@ -52,7 +52,7 @@ export function checkWiring(service: TargetService, plan: SimulationPlan): reado
   ];
 }
 
-/** Configurations missing from the model repository; Triton silently falls back to `config.pbtxt`. */
+/** Lists configurations that the model repository lacks. Triton would use `config.pbtxt` instead, without a message. */
 function missingConfigurations(service: TargetService): readonly string[] {
   const missing = service.instances.flatMap(({ instance }) => {
     if (instance.role !== "triton") return [];
@@ -69,7 +69,7 @@ function missingConfigurations(service: TargetService): readonly string[] {
   return [...new Set(missing)];
 }
 
-/** Errors in the model configurations of the artefact; Triton silently accepts some of them. */
+/** Lists errors in the model configurations of the artefact. Triton accepts some of them without a message. */
 function wrongConfigurations(service: TargetService): readonly string[] {
   const models = [...servedTowers(service).map(({ model }) => model), ...daliNames(service)];
   const texts = service.workload.volumes.flatMap(({ contents }) =>

@@ -17,7 +17,7 @@ export type Pace =
   | { readonly kind: "fixed rate"; readonly ratePerSecond: number }
   | { readonly kind: "closed loop"; readonly concurrency: number };
 
-/** Maximum number of open requests at a fixed rate; more would only lengthen the queue. */
+/** Maximum number of open requests at a fixed rate. More requests would only lengthen the queue. */
 const openLimit = 500;
 const responseMs = 30_000;
 

@@ -75,7 +75,7 @@ export const pollMs = 500;
 /** Retry limits while the API server is unavailable: during the phases, and while the cluster is restored. */
 const phaseRetryMs = 15_000;
 const restoreRetryMs = 90_000;
-/** Added to the autoscaler's window: its sync period, the age of metrics, and pod termination. */
+/** Seconds that are added to the autoscaler's window, for its sync period, the age of metrics and the end of pods. */
 export const scaleMarginSeconds = 120;
 
 /** An expected state was not reached in time. The changes are reverted, and the failure is recorded. */
