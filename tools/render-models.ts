@@ -118,8 +118,8 @@ ${ownModel}\`\`\`
    {"embeddings":[[0,0.0075756,0,0.00038135,…]],"model":"efficientnet-lite1"}
    \`\`\`
 
-3. Copy the file to \`model_repository/efficientnet_lite1/1/model.onnx\` (\`-\` in the name becomes \`_\`), list the model
-   in an environment (here \`photos\`: \`models: [efficientnet-lite1]\`), and verify every endpoint:
+3. Copy the file to \`model_repository/efficientnet_lite1/1/model.onnx\`, where \`_\` replaces each \`-\` of the name. List the model
+   in an environment (here \`photos\`: \`models: [efficientnet-lite1]\`). Then verify every endpoint:
 
    \`\`\`console
    $ npx clipstack verify photos
@@ -127,8 +127,9 @@ ${ownModel}\`\`\`
    photos       ✓ pass  ✓ pass  ✓ pass     ✓ pass        ✓ pass            ✓ pass     ✓ pass  ✓ pass   ✓ pass    ✓ pass  ✓ pass  ✓ pass
    \`\`\`
 
-\`verify\`, \`bench\` and \`serve\` generate a missing file with random weights, as \`model generate\` does. If the generator does not know
-the architecture, as with \`mobileclip2-s0\`, the file is a small stand-in with the same tensors: it tests ports, settings and protocols, not speed, size or quality.
+\`verify\`, \`bench\` and \`serve\` generate a missing file with random weights, as \`model generate\` does. The generator does not
+know every architecture: for \`mobileclip2-s0\`, for example, it writes a small stand-in with the same tensors. A stand-in tests ports, settings and protocols, but
+not speed, size or quality.
 
 \`\`\`console
 $ npx clipstack model generate efficientnet-lite1
@@ -150,7 +151,7 @@ Stand-in: the architecture of efficientnet-lite1 is not known to the generator, 
 | other inputs, such as \`attention_mask\` | rejected: export the tower without them |
 
 Preprocessing follows the spec exactly: [preprocessing](preprocessing.md). A model with a text tower also has \`towers.text\`
-([texts](text.md)), with the tokenizer and its context length; \`contract/models/openclip-vit-b32.ts\` is an example.
+([texts](text.md)), with the tokenizer and its context length. An example is \`contract/models/openclip-vit-b32.ts\`.
 
 ## Fields of a spec
 
