@@ -50,7 +50,13 @@ export function downloadedTower(
       host,
       image: tools,
       service: `${nameInStack(parent)}${suffix}-${index}`,
-      run: { command, volumes: [{ volumeName, containerPath: mount }] },
+      run: {
+        command,
+        ...(host.proxy !== undefined && {
+          env: [`HTTP_PROXY=${host.proxy}`, `HTTPS_PROXY=${host.proxy}`],
+        }),
+        volumes: [{ volumeName, containerPath: mount }],
+      },
       versions: [],
     }).container;
   });

@@ -20,6 +20,13 @@ test("configures the Docker provider, in a version that supports GPU devices", (
   });
 });
 
+test("pulls from registries with the credentials of the Docker configuration", () => {
+  const { json } = synth((stack) => hostIn(stack, { registries: ["nvcr.io", "mine:5000"] }));
+  const [images, services] = json.provider.docker;
+  expect(images.registry_auth).toEqual([{ address: "nvcr.io" }, { address: "mine:5000" }]);
+  expect(services).not.toHaveProperty("registry_auth");
+});
+
 test("makes its resources depend on the host check", () => {
   const { at, address } = synth((stack) => hostIn(stack, { docker: "ssh://gpu@host-1" }));
   expect(at("test/host/check/doctor").input).toEqual({ docker: "ssh://gpu@host-1" });

@@ -53,6 +53,7 @@ export class GpuHost extends Construct implements HostFacts {
   readonly cores?: number;
   readonly allowRandomWeights: boolean;
   readonly command?: string;
+  readonly proxy?: string;
   readonly network: Network;
   /** Provider of images, volumes and one-shot containers; absent if it is the default Docker provider of the stack. */
   readonly provider: DockerProvider | undefined;
@@ -82,6 +83,7 @@ export class GpuHost extends Construct implements HostFacts {
     this.cores = facts.cores;
     this.allowRandomWeights = facts.allowRandomWeights;
     this.command = props.command;
+    this.proxy = props.proxy;
 
     const stack = TerraformStack.of(this);
     const hostCheck = new HostCheck(this, "check", {
@@ -95,6 +97,10 @@ export class GpuHost extends Construct implements HostFacts {
     const provider = new DockerProvider(this, "docker", {
       host: hostCheck.docker,
       ...(!isFirst && { alias: nameInStack(this) }),
+      // the provider reads them from the Docker configuration: neither plan nor state has them
+      ...(props.registries !== undefined && {
+        registryAuth: props.registries.map((address) => ({ address })),
+      }),
     });
     this.provider = isFirst ? undefined : provider;
     // The bindings were generated from 3.6.2. `gpus = "device=0"` needs 4.0, and 4.1 fixes a panic.

@@ -90,6 +90,18 @@ export interface GpuHostProps extends RunsClipstack {
    * @default - the name of the stack and the path of the construct, joined with `-`
    */
   readonly network?: string;
+  /**
+   * Registries from which the host pulls with the credentials of the deploying machine's Docker configuration, like `registry.example:5000`.
+   *
+   * @default - images are pulled without credentials
+   */
+  readonly registries?: readonly string[];
+  /**
+   * URL of the proxy through which the host downloads weights, without user and password.
+   *
+   * @default - direct connections
+   */
+  readonly proxy?: string;
 }
 
 /** Facts of a host: its props, with the GPU's facts and defaults. */

@@ -5,10 +5,10 @@ import { expression } from "../terraform/expression.ts";
 import { hostIn, synth } from "../test-synth.ts";
 import { ModelWeights, type ModelWeightsProps } from "./model-weights.ts";
 
-function synthWeights(props: Partial<ModelWeightsProps> = {}) {
+function synthWeights(props: Partial<ModelWeightsProps> = {}, proxy?: string) {
   let weights: ModelWeights | undefined;
   const result = synth((stack) => {
-    const host = hostIn(stack);
+    const host = hostIn(stack, proxy === undefined ? {} : { proxy });
     const tools = host.image("embed-cpu", { source: "pull", name: "embed:1" });
     const required = {
       host,
@@ -183,6 +183,15 @@ test("downloads weights and tokenizer once on the host, with their checksums, be
   expect(at("test/host/prepared").depends_on).toContain(
     address("test/weights/download-siglip2-base-224/file-0/container"),
   );
+});
+
+test("downloads weights through the proxy of the host", () => {
+  const proxy = "http://proxy.example:3128";
+  const { only } = synthWeights(
+    { source: "url", downloads: { "openclip-vit-b32:image": download } },
+    proxy,
+  );
+  expect(only("docker_container").env).toEqual([`HTTP_PROXY=${proxy}`, `HTTPS_PROXY=${proxy}`]);
 });
 
 test.each([

@@ -12,7 +12,7 @@ import { gpuModel, gpuModelText, maxGpus } from "../../contract/gpus.ts";
 import { modelConfigSettings } from "../../contract/model-config-settings.ts";
 import { baselinePort, hostPorts, type TritonPorts } from "../../contract/ports.ts";
 import { grpcTarget } from "../../contract/server/server-env.ts";
-import { embedImage, tritonImage } from "./image-settings.ts";
+import { embedImage, proxy, tritonImage } from "./image-settings.ts";
 import { downloadedFile, integer, name, text, towerDownload, towerName } from "./setting-types.ts";
 
 /** Settings shared by the stacks that deploy containers on a GPU host. */
@@ -35,6 +35,9 @@ export const gpus = z
     "GPUs of the host: by index, as `nvidia-smi` lists them, or by UUID, as `nvidia-smi -L` prints them, also of MIG devices (one per Triton server, with `host.migProfile`). All services of a host use the same form.",
   );
 
+/** Host of a registry, with a port if it has one. */
+const registryHost = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d{1,5})?$/;
+
 /** Machine with Docker and `count` NVIDIA GPUs by default. */
 export const host = (count: number) =>
   z
@@ -52,6 +55,15 @@ export const host = (count: number) =>
         .describe(
           "CPU cores of the host. Each container may then use all but one, so that the host stays reachable. Default: unknown; containers are limited only by their shares while all cores are busy.",
         ),
+      registries: z
+        .array(text("the host of a registry, like 'registry.mine:5000'", registryHost))
+        .optional()
+        .describe(
+          "Registries that require credentials, such as `nvcr.io`: those of `docker login` on the deploying machine, which the host uses to pull; plan and state do not contain them.",
+        ),
+      proxy: proxy.describe(
+        "Proxy through which the host downloads weights (`weights: url`). Docker itself pulls images through the proxy of its own configuration, and builds have `buildArgs`.",
+      ),
     })
     .prefault({});
 

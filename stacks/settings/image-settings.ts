@@ -4,7 +4,7 @@ import { image, oneOf, text } from "./setting-types.ts";
 
 type BaseImage = "NODE_IMAGE" | "CUDA_IMAGE" | "TRITON_IMAGE";
 
-const proxy = text(
+export const proxy = text(
   "the URL of a proxy without user and password, like 'http://proxy.mine:3128'",
   /^https?:\/\/[^\s/@]+\/?$/,
 ).optional();
