@@ -10,7 +10,7 @@ export interface ContainerBlock {
   /** Terraform address, as in the plan. */
   readonly address: string;
   readonly declared: DeclaredContainer;
-  /** Address of its `docker_image`; absent if it references none. */
+  /** Terraform address of the container's `docker_image`; absent if the container references none. */
   readonly image?: string;
 }
 

@@ -96,7 +96,7 @@ function hostPortsOf(
     : kindPortMappings(resolveText(resourceAt(cluster, resource, service, file), resource));
 }
 
-/** The Service that the environment names, or all Services of its release that select the pods. */
+/** Returns the Service that the environment names, or all Services of its Helm release that select the pods. */
 function servicesOf(
   service: Service,
   labels: Readonly<Record<string, string>>,

@@ -43,7 +43,7 @@ export interface LocalEndpointOptions {
   readonly faults: Fault[];
 }
 
-/** Endpoint of the environment on this machine; without a URL, and with a fault, if no container publishes it. */
+/** Returns the endpoint with its address on this machine. If no container publishes it, the endpoint has no URL, and a fault is added. */
 export function localEndpoint(
   { workload, listens }: SimulatedServer,
   endpoint: Endpoint,

@@ -126,7 +126,7 @@ export function baselineProcessEnv(
   };
 }
 
-/** Local addresses of one of `TRITON_GRPC_URLS`; unchanged if nothing listens there. */
+/** Returns the local addresses that replace one of `TRITON_GRPC_URLS`. The address stays as it is if no simulated server listens there. */
 function localUpstreams(
   workload: Workload,
   target: string,
@@ -149,7 +149,7 @@ function localUpstreams(
   return locals.length === 0 ? [target] : locals.map((local) => `${loopback}:${local}`);
 }
 
-/** Host name and port of one of `TRITON_GRPC_URLS`; a Triton server on another host is named by its address. */
+/** Returns the host name and port of one of `TRITON_GRPC_URLS`. For a Triton server on another host, the host name is its address. */
 function upstreamOf(
   { service }: Workload,
   target: string,
@@ -158,7 +158,7 @@ function upstreamOf(
   return { host: service.upstreams?.includes(target) ? target : host, port };
 }
 
-/** Triton servers on other hosts to which a gateway forwards, as workloads that run in their place. */
+/** Returns a workload for each Triton server on another host to which a gateway forwards. The simulation starts it on this machine. */
 export function remoteWorkloads(gateway: Workload, models: readonly string[]): readonly Workload[] {
   const { service, networks } = gateway;
   return (service.upstreams ?? []).map((target) => ({

@@ -101,7 +101,7 @@ export function portFaults({ workload, listens }: SimulatedServer): readonly Fau
   ];
 }
 
-/** Configuration reloads sent to another server than the one that mounts the configuration. */
+/** Lists jobs that reload a configuration in a server that does not mount it. */
 function reloadFaults(workload: Workload, listens: readonly ListeningPort[]): readonly Fault[] {
   const http = listens.find(({ protocol }) => protocol === "oip-http")?.internal;
   const urls = [workload.name, ...workload.aliases].map((name) => `http://${name}:${http}`);

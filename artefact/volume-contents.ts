@@ -4,7 +4,7 @@ import type { DeclaredContainer } from "./declared-container.ts";
 
 /** Known contents of a named volume, put there by containers that run to completion before the services start. */
 export interface VolumeContents {
-  /** Source folder of the volume's files, as written; absent if no file comes from a folder. */
+  /** Folder from which the files of the volume come, as the artefact names it; absent if no file comes from a folder. */
   readonly folder?: string;
   /** Text files from the artefact, by path in the volume. */
   readonly files: Readonly<Record<string, string>>;

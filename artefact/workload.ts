@@ -14,7 +14,7 @@ export interface Workload {
   readonly env: Readonly<Record<string, string>>;
   /** Ports of the machine that are forwarded to the workload. */
   readonly published: readonly PublishedPort[];
-  /** Ports of its Services inside the cluster, under the names in `aliases`. */
+  /** Ports of the Services that lead to the workload inside the cluster. Their names are in `aliases`. */
   readonly inCluster: readonly PublishedPort[];
   readonly volumes: readonly Volume[];
   readonly probes: readonly Probe[];

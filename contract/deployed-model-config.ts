@@ -20,7 +20,7 @@ import type { PrecisionSource } from "./triton-releases.ts";
 export const tunableKinds = ["fp32", "trt", "u8", "text", "text-trt"] as const;
 export type TunableKind = (typeof tunableKinds)[number];
 
-/** Model of the repository: a spec and one of its model kinds. */
+/** Model in the repository of a Triton server: a model spec in one of its model kinds. */
 export interface TunableTritonModel {
   readonly spec: TritonSpec;
   readonly modelKind: TunableKind;
@@ -209,7 +209,7 @@ function headingOf(config: ModelConfig): string {
   ].join("\n");
 }
 
-/** Describes the number of instances, because `count` applies to each GPU. */
+/** Describes the total number of execution instances: `count` of Triton applies to each GPU. */
 export function instancesText(config: ModelConfig): string {
   const gpus = config.instance_group?.flatMap((group) => group.gpus ?? []) ?? [];
   const total = executionInstances(config, gpus.length);

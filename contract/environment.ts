@@ -57,7 +57,7 @@ export const servedKinds = [
 export type ServedKind = (typeof servedKinds)[number];
 
 export const service = z.strictObject({
-  /** `embed`, `triton-onnx`, `triton-trt`, `triton-0`, `pytorch`, …; the id of its construct in the stack. */
+  /** Name of the service, which is the id of its construct in the stack: `embed`, `triton-onnx`, `triton-trt`, `triton-0`, `pytorch`, … */
   name: z.string().min(1),
   /** `baseline` is not part of clipstack: a service that its endpoints are compared with, by the embed API's routes for images. */
   kind: z.enum(["embed", "triton", "baseline"]),
@@ -68,7 +68,7 @@ export const service = z.strictObject({
   /** Names of the served models, which `models` of the environment describes. The first is the default. */
   models: z.array(z.string().min(1)).min(1),
   modelKind: z.enum(servedKinds),
-  /** Model kind of a Triton server that accepts JPEG files, which DALI decodes, also of a gateway that forwards them; absent without it. */
+  /** Model kind with which a Triton server accepts JPEG files and decodes them with DALI. A gateway that forwards JPEG files has it too; absent without DALI. */
   jpegKind: z.enum(["dali", "dali-trt"]).optional(),
   /** Triton servers on other hosts to which a gateway forwards, `host:port`; absent without any. */
   upstreams: z.array(z.string().min(1)).min(1).optional(),
@@ -111,7 +111,7 @@ const currentFields = z.strictObject({
       declared: declaredFacts.optional(),
       count: z.int().min(1),
       vramMiB: z.int().min(1),
-      /** Part of a GPU that each service or pod has: a MIG profile or resource, or a time-sliced GPU; absent for whole GPUs. */
+      /** What each service or pod has of a GPU, if not a whole one: a MIG profile, a MIG resource, or a time-sliced GPU. */
       share: z.string().min(1).optional(),
       /** US dollars per hour for all GPUs of the environment, and the month of the price; a declared price has none. */
       usdPerHour: z.number().min(0),

@@ -9,7 +9,7 @@ export const fingerprintPrecisions = ["fp32", "fp16", "int8"] as const;
 export type FingerprintPrecision = (typeof fingerprintPrecisions)[number];
 
 export interface WeightsIdentity {
-  /** SHA-256 of the model file, or of the FP32 file that it was derived from; with external data, that of the manifest. */
+  /** SHA-256 of the model file, or of the FP32 file from which it was derived. For a model with external data, the SHA-256 in its manifest. */
   readonly sha256: string;
   readonly precision: FingerprintPrecision;
 }

@@ -51,7 +51,7 @@ interface GpuEntry {
   readonly class: "data-centre" | "workstation" | "consumer";
   /** Total memory in MiB, as `nvidia-smi --query-gpu=memory.total` reports it with the default ECC mode of the GPU. */
   readonly vramMiB: number;
-  /** CUDA compute capability, `major.minor`. A TensorRT engine runs on the one for which it was built. */
+  /** CUDA compute capability, `major.minor`. A TensorRT engine runs only on GPUs with the capability for which it was built. */
   readonly computeCapability: keyof typeof computeCapabilities;
   /**
    * Peak of the tensor cores with dense FP16 inputs, in 10¹² floating-point operations per second, from NVIDIA's data

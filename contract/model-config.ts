@@ -165,7 +165,7 @@ export const tensorrtWorkspaceBytes = 1_073_741_824;
 /** Optimum batch size of the TensorRT profile, for which kernels are tuned, if the model allows it. */
 const tensorrtOptimumBatch = 16;
 
-/** Batch sizes of requests by `verify` and the bench, and of the warm-up on a GPU, for models that allow them. */
+/** Batch sizes that `verify` and `bench` request, and with which models are warmed up on a GPU. Sizes above the maximum of a model are left out. */
 export const benchBatchSizes = [1, 4, 8, 16, 32] as const;
 
 /** Returns {@link benchBatchSizes} up to the maximum batch size of a model, and that size. */
@@ -288,7 +288,7 @@ export function tritonType(dataType: DataType): TritonType {
   return dataType === "BYTES" ? "TYPE_STRING" : `TYPE_${dataType}`;
 }
 
-/** Processes for preprocessing. Each processes one request at a time, with its images in parallel. */
+/** Number of processes for preprocessing. Each handles one request at a time and processes the images of the request in parallel. */
 const preprocessInstances = 2;
 
 /** Configuration of the preprocessing, which runs on the CPU everywhere. */
@@ -333,14 +333,14 @@ function daliConfig(
   };
 }
 
-/** Steps of each ensemble: preprocessing, then the model for its result. */
+/** Steps of each ensemble: preprocessing, then the model that accepts its result. */
 const ensembleSteps = {
   jpeg: ["preprocess", "u8"],
   dali: ["dali-preprocess", daliModels.dali],
   "dali-trt": ["dali-preprocess", daliModels["dali-trt"]],
 } as const;
 
-/** Configuration of preprocessing followed by the model for its result; their own configurations select the devices. */
+/** Configuration of an ensemble: preprocessing, then the model that accepts its result. The configurations of the two steps select the devices. */
 function ensembleConfig(spec: TritonSpec, modelKind: keyof typeof ensembleSteps): ModelConfig {
   const [ensemble, preprocess, pixels] = ([modelKind, ...ensembleSteps[modelKind]] as const).map(
     (each) => tritonModel(spec, each),

@@ -19,7 +19,7 @@ export const labelNames = {
 /** Value of `app.kubernetes.io/name`, default of `app.kubernetes.io/instance` and prefix of all object names. */
 export const podAppName = "clipstack";
 
-/** Component of a pod; also the name of its container and the suffix of its objects' names (`clipstack-embed`). */
+/** Component to which a pod belongs. It is also the name of the container, and the suffix in the names of its objects (`clipstack-embed`). */
 export type PodComponent = "embed" | "triton";
 
 /** Returns the labels of a selector. `instance` is the Helm release. */

@@ -23,7 +23,7 @@ export interface PreprocessParameters {
   readonly resize_edge?: string;
   /** `letterbox`: fill colour, 8-bit RGB: `114,114,114`. */
   readonly letterbox_fill?: string;
-  /** `centre-crop`: side of the square in shorter edges of the image: `0.875`. */
+  /** Only for `centre-crop`: side of the cropped square, as a fraction of the shorter edge of the image, such as `0.875`. */
   readonly crop_fraction?: string;
   readonly filter: string;
   /** Omitted if the spec does. */
@@ -150,7 +150,7 @@ function parseParameters<Input extends PixelInput>(
   return { problem: `${name} ${message}, got '${value(name) ?? ""}'` };
 }
 
-/** Decimal number; undefined, which is invalid everywhere, for other text. */
+/** Parses a decimal number. Returns undefined for other text; no parameter accepts undefined. */
 function toNumber(text: string | undefined): number | undefined {
   return text !== undefined && /^\d+(\.\d+)?$/.test(text) ? Number(text) : undefined;
 }

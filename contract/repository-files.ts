@@ -56,7 +56,7 @@ export function modelPath(spec: Pick<TritonSpec, "name">, modelKind: ModelKind):
 /** Model kind whose file is that of a tower in FP32. */
 export const fp32Kinds = { image: "fp32", text: "text" } as const;
 
-/** Model files of version 1 of a model kind, that of FP32 first; none for an ensemble, whose version folder is empty. */
+/** Model files of version 1 of a model kind, the FP32 file first. An ensemble has none: its version folder is empty. */
 export function versionFiles(spec: TritonSpec, modelKind: ModelKind): readonly VersionFile[] {
   if (isEnsembleKind(modelKind)) return [];
   if (modelKind === "preprocess")

@@ -130,7 +130,7 @@ export function tritonModel(spec: TritonSpec, modelKind: ModelKind): TritonModel
   };
 }
 
-/** Delay of a file in DALI's queue. The delay of the model that follows it comes in addition. */
+/** Queue delay of the DALI pipeline in µs. The queue delay of the model that follows the pipeline is added to it. */
 export const daliQueueDelayMicroseconds = 1_000;
 
 const withoutQueue = { preferredBatchSizes: [], maxQueueDelayMicroseconds: 0 } as const;

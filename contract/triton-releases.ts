@@ -127,7 +127,7 @@ export function tritonReleaseOf(image: string): string | undefined {
   return /:(\d\d\.\d\d)-[^:/@]*(@sha256:[0-9a-f]{64})?$/.exec(image)?.[1];
 }
 
-/** Row of an image's release, or of the newest release before it; undefined if the release is unknown or older than all rows. */
+/** Returns the row of an image's release, or of the closest earlier release; undefined if the release is unknown or earlier than all rows. */
 export function versionsOf(image: string): TritonRelease | undefined {
   const release = tritonReleaseOf(image);
   return tritonReleases.findLast((row) => release !== undefined && row.release <= release);

@@ -249,7 +249,7 @@ function controlHandlers(registry: ModelRegistry, unary: UnaryHandlers) {
   };
 }
 
-/** Inference service that passes inference requests on undecoded. */
+/** Inference service whose handlers receive inference requests as undecoded bytes. */
 const undecodedService: ServiceDefinition = {
   ...inferenceService,
   ...Object.fromEntries(

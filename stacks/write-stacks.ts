@@ -28,7 +28,7 @@ export interface SynthManifest {
 export interface WrittenStacks {
   /** One line for each stack with its services. */
   readonly summaries: readonly string[];
-  /** Ports and GPUs that environments share, and commands that build the images of clusters; one line each. */
+  /** Notes of one line: ports and GPUs that environments share, and commands that build the images of clusters. */
   readonly notes: readonly string[];
   /** Environments with errors, whose stacks are not written. */
   readonly rejected: readonly RejectedFile[];
@@ -71,7 +71,7 @@ export function writeStacks(
   };
 }
 
-/** Ports that two services of a rejected environment publish, if its valid settings alone tell. */
+/** Lines about ports that two services of a rejected environment publish, as far as its valid settings show it. */
 export function portLines({ name, valid }: RejectedFile): readonly string[] {
   if (valid === undefined) return [];
   const stack = createStack(new App(), { name, ...valid } as unknown as EnvironmentSettings);

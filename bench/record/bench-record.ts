@@ -81,7 +81,7 @@ export const loadPoint = z.strictObject({
   seconds: z.number().min(0),
   /** Successful requests that were due in the measured windows, even if they ended later. Percentiles cover only these. */
   samples: z.int().min(0),
-  /** Mean of the rounds, as all rates. */
+  /** Completed requests per second. This and the other rates are means of the rounds. */
   requestsPerSecond: z.number().min(0),
   imagesPerSecond: z.number().min(0),
   /** Open loop: fraction of the requests due in the measured windows that succeeded, 0..1. */

@@ -83,7 +83,7 @@ export function hostOf(target: string): string {
   return target.slice(0, target.lastIndexOf(":")).replace(/^\[(.*)\]$/, "$1");
 }
 
-/** Triton calls over one connection, so that health checks fail when inferences do. */
+/** Sends inferences and health checks over one connection, so that a broken connection fails both. */
 export class GrpcTransport implements Transport {
   readonly target: string;
   readonly #channel: UnaryChannel;

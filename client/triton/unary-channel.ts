@@ -241,7 +241,7 @@ function invalid(details: string): CallError {
   return new CallError(status.DATA_LOSS, details, "response");
 }
 
-/** Connection or proxy that failed; idempotent calls can be repeated. */
+/** Error of a call that ended without a gRPC status, because the connection or a proxy failed. An idempotent call can be repeated. */
 function withoutStatus(httpStatus: number | undefined, failure: Error | undefined): CallError {
   if (httpStatus !== undefined && httpStatus !== constants.HTTP_STATUS_OK) {
     return new CallError(status.UNAVAILABLE, `HTTP status ${httpStatus}`, "http");

@@ -12,7 +12,7 @@ export const batchBuckets = [1, 2, 4, 8, 12, 16, 24, 32, 64, 128] as const;
 const byTower = ["model", "modality"] as const;
 const byUpstream = ["target", "model"] as const;
 
-/** Metrics of the embed server, which registers them from this table; those of upstreams only with the backend `triton`. */
+/** Metrics of the embed server, which registers them from this table. Metrics of upstreams exist only with the backend `triton`. */
 export const embedMetricTable = {
   requests: {
     name: "clipstack_embed_requests_total",

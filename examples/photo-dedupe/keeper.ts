@@ -16,7 +16,7 @@ export interface Keeper {
   readonly reason: string;
 }
 
-/** Criteria in order of priority; the next one decides a tie. */
+/** Criteria by which the photo to keep is chosen, in order of priority. The next criterion decides a tie. */
 const reasons: readonly {
   readonly text: (photo: ComparedPhoto) => string;
   readonly rank: (photo: ComparedPhoto) => number;

@@ -148,7 +148,7 @@ export async function hashPairs(
   }
 }
 
-/** Share of all pairs that are compared once the pairs of the first `done` of `count` items are. */
+/** Returns the share of all pairs that has been compared when the first `done` of `count` items have been compared with all others. */
 function completedShare(done: number, count: number): number {
   return 1 - (1 - done / count) ** 2;
 }

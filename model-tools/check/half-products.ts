@@ -1,7 +1,7 @@
 import { tensorrtFile } from "../../contract/model-config.ts";
 import { type OnnxFile, type OnnxFileNode, readOnnx, tensorTypes } from "../onnx/reader.ts";
 
-/** Operators that multiply matrices, ONNX's own and those that ONNX Runtime fuses. */
+/** Operators that multiply matrices: those of ONNX, and those into which ONNX Runtime fuses them. */
 const products = new Set([
   ...["MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Attention"],
   ...["FusedMatMul", "FusedConv", "FusedGemm", "MultiHeadAttention", "GroupQueryAttention"],

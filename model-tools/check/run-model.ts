@@ -36,7 +36,7 @@ interface InputFormat<Input> extends Pick<TensorSpec, "dataType" | "dims"> {
   readonly tensorOf: (batch: readonly Input[]) => Tensor;
 }
 
-/** Accepted inputs of a tower; of images, normalised values and then pixels. */
+/** Returns the input formats of a tower: for images, normalised values and pixels in this order; for texts, token ids. */
 export const formatsOf: {
   readonly [M in Modality]: (spec: ModelSpec) => readonly InputFormat<TowerInputs[M]>[];
 } = {

@@ -1,7 +1,7 @@
 import { closeSync, openSync, readSync, statSync } from "node:fs";
 import { dirname, isAbsolute, join } from "node:path";
 
-/** Messages of `onnx.proto` that lead to external data: the message in each of their fields, by field number. */
+/** Messages of `onnx.proto` through which external data is found: for each message, the type of its fields by field number. */
 const messages = {
   model: { 7: "graph" },
   graph: { 1: "node", 5: "tensor" },

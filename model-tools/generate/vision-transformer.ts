@@ -15,7 +15,7 @@ import {
  */
 export type TransformerFamily = "open-clip" | "dinov2";
 
-/** Sizes of a vision transformer; those of its input and embedding are in the model spec. */
+/** Sizes of a vision transformer. The model spec has the sizes of the input and the embedding. */
 export interface VisionTransformer {
   readonly family: TransformerFamily;
   /** Side of a patch, in pixels. */

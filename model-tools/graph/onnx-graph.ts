@@ -20,7 +20,7 @@ export const layoutOps: ReadonlySet<string> = new Set([
   "Dropout",
 ]);
 
-/** Values of an ONNX graph by name, seen through operators that only move them. */
+/** Values of an ONNX graph by name. Operators that only change shape or layout are skipped. */
 export class OnnxGraph {
   readonly #initializers: OnnxFile["initializers"];
   readonly #producers: ReadonlyMap<string, OnnxFileNode>;
@@ -37,7 +37,7 @@ export class OnnxGraph {
     return this.#producers.get(value);
   }
 
-  /** Name of the value before all operators that only move it. */
+  /** Returns the name of the value from which this one was made by operators that only change its shape or layout. */
   origin(value: string): string {
     for (let name = value; ; ) {
       const node = this.producer(name);
@@ -55,7 +55,7 @@ export class OnnxGraph {
     return this.origin(a) === this.origin(b);
   }
 
-  /** Weights that a value consists of, whatever its shape; `transposed` if the layout operators transpose it. */
+  /** Returns the weights of which a value consists, in any shape. `transposed` is set if the layout operators transpose the value. */
   constant(value: string | undefined): TowerMatrix | undefined {
     let transposed = false;
     for (let name = value; name !== undefined && name !== ""; ) {

@@ -21,7 +21,7 @@ const switchMs = 2_000;
 const unloadSeconds = 60;
 const pollMs = 200;
 
-/** Maximum time until a server listens, in seconds: it serves the previous version, so it is not starting. */
+/** Maximum time in seconds to wait for a server. It is short because the server already runs and serves the previous version. */
 const listenSeconds = 5;
 
 /**

@@ -51,7 +51,7 @@ export function coverageOf(stack: StackComparison): Coverage {
   };
 }
 
-/** Sentences for the resources that a statement does not cover; none if it covers all. */
+/** Returns sentences about the resources that were not examined for a topic; none if all were. */
 export function gapTexts(
   unexamined: readonly Unexamined[],
   topic: Topic | undefined,

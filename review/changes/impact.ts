@@ -70,7 +70,7 @@ function unknownTypeImpact({ action }: ResourceChange, type: string): Impact | u
 
 type ImpactFinder = (resource: ResourceChange, stack: StackComparison) => Impact | undefined;
 
-/** Types that matter only while their pods exist. */
+/** Types of objects that have an effect only while the pods to which they belong exist. */
 const podCompanions = new Set([
   "kubernetes_horizontal_pod_autoscaler",
   "kubernetes_pod_disruption_budget",

@@ -54,7 +54,7 @@ function actionName(address: string): string {
   return address.replace(/^.*action\.(\w+)\./s, "$1 ");
 }
 
-/** `local_command restart (after create of embed)` */
+/** Describes each action that the plan invokes: `local_command restart (after create of embed)`. */
 function invokedActions(actions: Values, nameOf: (address: string) => string): readonly string[] {
   return Object.entries(actions).flatMap(([address, invocations]) =>
     blocksOf(invocations).map(({ trigger }) => {

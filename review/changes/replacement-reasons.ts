@@ -19,7 +19,7 @@ const reasons: Readonly<Record<string, string>> = {
   delete_because_no_move_target: "The target address of its moved block does not exist.",
 };
 
-/** Reason for an action, unless the forcing attributes already explain it. */
+/** Returns the reason that Terraform gives for an action; undefined if the attributes that force a replacement explain it. */
 export function reasonText(
   { reason = "" }: ResourceChange,
   forced: readonly string[],

@@ -129,7 +129,7 @@ function unavailableServices({ changes, capacity }: StackReview) {
   return { permanent: [...permanent].sort(), temporary: temporary.sort() };
 }
 
-/** Sentence about resources or services, whose ending includes its leading space or colon; empty if there are none. */
+/** Builds a sentence about resources or services; empty without any. The given ending starts with its space or colon. */
 function about(subjects: readonly string[], singular: string, plural = singular): string {
   if (subjects.length === 0) return "";
   return `${few(subjects)}${subjects.length === 1 ? singular : plural}`;
@@ -144,7 +144,7 @@ function unexaminedText({ coverage: { unexamined } }: StackReview): string {
   ).join(" ");
 }
 
-/** Services with lower replica bounds, or other workloads with less capacity. */
+/** Names the services whose replica bounds decrease, and other workloads with less capacity. */
 function lessCapacityText({ capacity: { before, after }, changes }: StackReview): string {
   const services = (after?.replicas ?? []).flatMap(({ service, min, max }) => {
     const old = before?.replicas.find((it) => it.service === service);

@@ -80,7 +80,7 @@ export interface Workload {
   readonly pod?: Values;
   readonly labels: Readonly<Record<string, string>>;
   readonly kind: "embed" | "triton" | "other";
-  /** Bounds of the autoscaler, or the fixed replica count as both; absent if unknown. */
+  /** Minimum and maximum of the autoscaler; a fixed replica count is both. Absent if unknown. */
   readonly replicas?: { readonly minReplicas: number; readonly maxReplicas: number };
   /** Additional pods during a rolling update. */
   readonly surge: number;

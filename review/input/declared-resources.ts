@@ -20,7 +20,7 @@ export interface DeclaredResource {
   readonly provider?: string;
   readonly programs?: readonly string[];
   readonly createBeforeDestroy: boolean;
-  /** Preconditions and postconditions, for comparison. */
+  /** Text of the preconditions and postconditions, which is compared with that of the other file. */
   readonly conditions: string;
   readonly ignored: readonly string[];
   readonly replacedBy: readonly string[];

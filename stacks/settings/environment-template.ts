@@ -25,7 +25,7 @@ export function environmentTemplate(name: string, stack: StackName, schemaFile: 
   ].join("\n");
 }
 
-/** Settings by path whose defaults would collide with those of another environment of the stack. */
+/** Returns settings, by path, that need another value than the default so that two environments of the stack do not collide. */
 function uniqueNames(name: string): Partial<Record<StackName, Readonly<Record<string, string>>>> {
   return { kind: { "cluster.name": name }, kubernetes: { namespace: name } };
 }

@@ -92,7 +92,7 @@ export function parseYaml(file: string, yaml: string): unknown {
   }
 }
 
-/** Message of an error; that of several documents names a function of the parser. */
+/** Returns the message of a YAML error. The message for several documents is replaced, because the one of the parser names a function. */
 function messageOf(error: { readonly code?: string; readonly message: string }): string {
   return error.code === "MULTIPLE_DOCS"
     ? "must be one YAML document, got another one after '---'"

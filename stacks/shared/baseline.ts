@@ -6,7 +6,7 @@ import { PytorchBaseline } from "../../constructs/docker/pytorch-baseline.ts";
 import type { SingleGpuSettings } from "../settings/single-gpu-settings.ts";
 import { pytorchImage } from "./image-builds.ts";
 
-/** Baselines of a host, as its settings select them; the PyTorch baseline runs on the first of the given GPUs. */
+/** Adds the baselines that the settings select. The PyTorch baseline runs on the first of the given GPUs. */
 export function baselines(
   scope: Construct,
   { host, weights }: { readonly host: GpuHost; readonly weights: ModelWeights },

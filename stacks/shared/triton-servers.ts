@@ -30,7 +30,7 @@ export function tritonProps<
   return { ...others, server: kind };
 }
 
-/** Models of the Triton servers on other hosts: as the settings of the Triton server of this host that `embed.upstream` names. */
+/** Returns the models of the Triton servers on other hosts. They are those of the Triton server on this host that `embed.upstream` names. */
 export function remoteModels(
   weights: ModelWeights,
   { embed, tritonOnnx, tritonTrt }: RemoteSettings,

@@ -163,7 +163,7 @@ function nameAndVersion(text: string | undefined): { name: string; version: stri
   return { name: name ?? "unknown", version: version ?? "unknown" };
 }
 
-/** Payload formats that a server accepts; a Triton server is queried for the models of the other formats of images. */
+/** Returns the payload formats that a server accepts. A Triton server is asked which models for other image formats it has. */
 async function payloadsOf(
   service: TargetService,
   target: EndpointTarget,

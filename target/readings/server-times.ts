@@ -108,7 +108,7 @@ function tritonTimes(
   const model = modelFor(target, payload);
   const requests = delta("triton", "nv_inference_request_success", { model });
   if (!(requests > 0)) return undefined;
-  // an ensemble counts requests; the model that computes counts the rest
+  // Triton counts the requests of an ensemble under its name, and times and batches under the model that computes
   const computing = payload === "jpeg" ? modelFor(target, usesDali ? "fp32" : "uint8") : model;
   const perRequest = (name: string, countedModel: string) =>
     delta("triton", name, { model: countedModel }) / 1_000 / requests;
