@@ -33,6 +33,8 @@ const schema = z.strictObject({
   "allow-metrics": z.boolean().default(true),
   "allow-gpu-metrics": z.boolean().default(true),
   "log-verbose": z.int().min(0).default(0),
+  /** `<setting>=<value>`, or `<mode>,<setting>=<value>`. See {@link openTelemetryOf}. */
+  "trace-config": z.array(z.string()).default([]),
 });
 type FlagName = keyof typeof schema.shape;
 const flagNames = Object.keys(schema.shape) as FlagName[];
@@ -97,8 +99,77 @@ export function parseTritonArgs(args: readonly string[]): ResolvedTritonFlags {
   }
   requiredHeaders(result.data, "http-restricted-api");
   requiredHeaders(result.data, "grpc-restricted-protocol");
+  openTelemetryOf(result.data);
   return result.data;
 }
+
+/**
+ * Returns options that export the spans of requests that continue a sampled trace, and of no others.
+ *
+ * @param endpoint - `http://host:port` of an OpenTelemetry collector, OTLP over HTTP.
+ * @param service - Name of the server in traces.
+ */
+export function tracingFlags(
+  endpoint: string,
+  service: string,
+): Readonly<Record<"trace-config", string[]>> {
+  return {
+    "trace-config": [
+      "mode=opentelemetry",
+      "level=TIMESTAMPS",
+      "rate=0",
+      `opentelemetry,url=${otlpTraceUrl(endpoint)}`,
+      `opentelemetry,resource=service.name=${service}`,
+    ],
+  };
+}
+
+/** URL of traces at an OpenTelemetry collector, OTLP over HTTP. */
+export function otlpTraceUrl(endpoint: string): string {
+  return `${endpoint.replace(/\/$/, "")}/v1/traces`;
+}
+
+export interface OpenTelemetrySettings {
+  /** As returned by {@link otlpTraceUrl}. */
+  readonly url: string;
+  readonly service: string;
+  /** One of this number of requests begins a trace; 0 is none. */
+  readonly rate: number;
+}
+
+/**
+ * Returns the settings of OpenTelemetry; undefined if the options enable no tracing.
+ *
+ * @throws {Error} for a setting that the Triton emulator does not have
+ */
+export function openTelemetryOf({
+  "trace-config": settings,
+}: Pick<ResolvedTritonFlags, "trace-config">): OpenTelemetrySettings | undefined {
+  const values = new Map<(typeof traceSettings)[number], string>();
+  for (const text of settings) {
+    const name = traceSettings.find((known) => text.startsWith(`${known}=`));
+    if (name === undefined || (name === "rate" && !/^rate=\d+$/.test(text))) {
+      const names = traceSettings.join(" | ");
+      throw new Error(`--trace-config must be <${names}>=<value>, got '${text}'`);
+    }
+    values.set(name, text.slice(name.length + 1));
+  }
+  if (values.get("mode") !== "opentelemetry" || values.get("level") !== "TIMESTAMPS")
+    return undefined;
+  return {
+    url: values.get("opentelemetry,url") ?? otlpTraceUrl("http://localhost:4318"),
+    service: values.get("opentelemetry,resource=service.name") ?? "triton-inference-server",
+    rate: Number(values.get("rate") ?? 1000),
+  };
+}
+
+const traceSettings = [
+  "mode",
+  "level",
+  "rate",
+  "opentelemetry,url",
+  "opentelemetry,resource=service.name",
+] as const;
 
 /** Header that the model control API requires in the stacks. */
 export const modelControlHeader = "model-control-key";

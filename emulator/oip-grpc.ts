@@ -27,7 +27,9 @@ import {
 } from "../client/triton/wire-grpc.ts";
 import { type ControlApi, controlApis, type RestrictedApis } from "../contract/triton-flags.ts";
 import { CallCounter } from "../http/drain.ts";
+import { RequestTrace } from "../http/request-trace.ts";
 import { GrpcArrivals } from "./grpc-arrivals.ts";
+import { healthHandlers } from "./grpc-health.ts";
 import { type InferHead, readHead } from "./infer-head.ts";
 import type { ModelRegistry } from "./model-registry.ts";
 import { OipAdmission, oipErrorOf } from "./oip-admission.ts";
@@ -57,6 +59,8 @@ export interface OipGrpcOptions {
    * @default - none
    */
   readonly restricted?: RestrictedApis;
+  /** Whether requests that continue a trace are traced. @default false */
+  readonly tracing?: boolean;
 }
 
 /** Builds the server of the Open Inference Protocol and of health checks over gRPC; the caller binds it. */
@@ -66,6 +70,7 @@ export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOpti
     accepted = new CallCounter(),
     maxInputBytes = -1,
     restricted = {},
+    tracing = false,
     admission = new OipAdmission(registry),
   } = options;
   const fail = (error: unknown) => serviceError(oipErrorOf(error), log);
@@ -84,7 +89,7 @@ export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOpti
   const unary = unaryHandlers(accepted, fail);
   const handlers = {
     ...metadataHandlers(registry, unary),
-    ...inferHandlers({ registry, admission, arrivals, accepted, fail }),
+    ...inferHandlers({ registry, admission, arrivals, accepted, fail, tracing }),
     ...controlHandlers(registry, unary),
   } satisfies Record<keyof InferenceMethods | "ModelStreamInfer", UntypedHandleCall>;
   const all = { ...unsupported(Object.keys(handlers)), ...handlers };
@@ -148,9 +153,11 @@ interface InferOptions {
   readonly arrivals: GrpcArrivals;
   readonly accepted: CallCounter;
   readonly fail: (error: unknown) => ServiceError;
+  readonly tracing: boolean;
 }
 
-function inferHandlers({ registry, admission, arrivals, accepted, fail }: InferOptions) {
+function inferHandlers(options: InferOptions) {
+  const { registry, admission, arrivals, accepted, fail, tracing } = options;
   /** @param message - Encoded: a request without capacity is rejected before it is decoded. */
   const infer = async (message: Buffer, signal: AbortSignal): Promise<ModelInferResponse> => {
     let reservation = arrivals.take(message);
@@ -176,10 +183,14 @@ function inferHandlers({ registry, admission, arrivals, accepted, fail }: InferO
       call: ServerUnaryCall<Buffer, ModelInferResponse>,
       callback: sendUnaryData<ModelInferResponse>,
     ) => {
+      const trace = tracing ? traceOf(call.metadata) : undefined;
       try {
         callback(null, await accepted.during(() => infer(call.request, cancelled(call))));
+        trace?.end({});
       } catch (error) {
-        callback(fail(error));
+        const failure = fail(error);
+        callback(failure);
+        trace?.end({}, failure.code === status.INTERNAL ? "INTERNAL" : undefined);
       }
     },
     ModelStreamInfer: streamInfer(
@@ -336,6 +347,12 @@ function headOf(message: Buffer): InferHead {
   }
 }
 
+/** Continues the trace of a call's metadata. */
+function traceOf(metadata: Metadata): RequestTrace {
+  const [traceparent] = metadata.get("traceparent");
+  return new RequestTrace("InferRequest", { traceparent: traceparent?.toString() });
+}
+
 function cancelled(
   call: ServerUnaryCall<unknown, unknown> | ServerDuplexStream<unknown, unknown>,
 ): AbortSignal {
@@ -345,31 +362,6 @@ function cancelled(
   if (call.cancelled) controller.abort();
   call.once("cancelled", () => controller.abort());
   return controller.signal;
-}
-
-interface HealthRequest {
-  readonly service: string;
-}
-interface HealthResponse {
-  readonly status: "SERVING" | "NOT_SERVING" | "SERVICE_UNKNOWN";
-}
-
-/** Health of the server, of the inference service, and of each model by name. */
-function healthHandlers(registry: ModelRegistry): UntypedServiceImplementation {
-  const statusOf = (service: string): HealthResponse["status"] => {
-    const isServer = service === "" || service === "inference.GRPCInferenceService";
-    if (isServer) return registry.ready ? "SERVING" : "NOT_SERVING";
-    return registry.modelReady(service) ? "SERVING" : "SERVICE_UNKNOWN";
-  };
-  const check: handleUnaryCall<HealthRequest, HealthResponse> = (call, callback) => {
-    const current = statusOf(call.request.service);
-    if (current === "SERVICE_UNKNOWN") {
-      callback({ code: status.NOT_FOUND, details: `unknown service '${call.request.service}'` });
-    } else {
-      callback(null, { status: current });
-    }
-  };
-  return { Check: check };
 }
 
 const statusOfCode: Readonly<Record<OipErrorCode, status>> = {

@@ -12,6 +12,7 @@ import { oipPaths } from "../contract/oip-paths.ts";
 import { type ControlApi, controlApis, type RestrictedApis } from "../contract/triton-flags.ts";
 import { headersTimeoutMs, requestTimeoutMs, respondToClientError } from "../http/client-errors.ts";
 import { limitUnreadResponses } from "../http/open-requests.ts";
+import { beginTraces } from "../http/traced-requests.ts";
 import { InferThread } from "./infer-thread.ts";
 import type { ModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
@@ -36,6 +37,8 @@ export interface OipAppOptions {
    * @default - none
    */
   readonly restricted?: RestrictedApis;
+  /** Whether requests that continue a trace are traced. @default false */
+  readonly tracing?: boolean;
 }
 
 /** Builds the Open Inference Protocol server over HTTP without listening; tests call `inject()`. */
@@ -56,6 +59,7 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
     },
   });
   limitUnreadResponses(app);
+  if (options.tracing === true) beginTraces(app);
   const thread = new InferThread();
   app.addHook("onClose", () => thread.close());
   const bodies = new RequestBodies(app, { admission, maxInputBytes });

@@ -12,6 +12,8 @@ export interface TritonProcess {
   readonly target: string;
   /** Resolves when it is ready. */
   start(): Promise<void>;
+  /** Sends SIGTERM; resolves when the process has exited. */
+  end(): Promise<void>;
   /** Sends SIGKILL; resolves when the process has exited. */
   kill(): Promise<void>;
   signal(name: NodeJS.Signals): void;
@@ -62,6 +64,11 @@ export async function tritonProcess(
       } finally {
         await transport.close();
       }
+    },
+    async end() {
+      if (child === undefined) return;
+      child.kill("SIGTERM");
+      await gone(child);
     },
     async kill() {
       if (child === undefined) return;

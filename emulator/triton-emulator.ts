@@ -8,6 +8,8 @@ import Fastify, { type FastifyInstance } from "fastify";
 import { serverEnv } from "../contract/server/server-env.ts";
 import {
   modelControlKeyVariable,
+  type OpenTelemetrySettings,
+  openTelemetryOf,
   parseTritonArgs,
   type ResolvedTritonFlags,
   requiredHeaders,
@@ -25,6 +27,7 @@ import {
 } from "../http/drain.ts";
 import { writeLog } from "../http/log-output.ts";
 import { limitUnreadResponses } from "../http/open-requests.ts";
+import { endTrace } from "../http/traced-requests.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
 import { buildOipGrpcServer } from "./oip-grpc.ts";
@@ -88,10 +91,13 @@ export async function startTritonEmulator(
   }
   const registry = await openModelRegistry(flags, log);
   const grpcCalls = new CallCounter();
+  const openTelemetry = openTelemetryOf(flags);
+  const endTracing = openTelemetry && (await startTracing(openTelemetry, log));
   const common = {
     log,
     admission: new OipAdmission(registry, limits),
     maxInputBytes: flags["http-max-input-size"],
+    tracing: openTelemetry !== undefined,
   };
   const grpc = buildOipGrpcServer(registry, {
     ...common,
@@ -102,7 +108,9 @@ export async function startTritonEmulator(
     ...common,
     restricted: requiredHeaders(flags, "http-restricted-api", controlKey),
   });
-  const httpRequests = trackRequests(http);
+  const httpRequests = trackRequests(http, (request, _reply, status) =>
+    endTrace(request, status, undefined),
+  );
   const metrics = buildMetricsApp(registry);
   let grpcConnections: ConnectionTracker | undefined;
   let stopped: Promise<void> | undefined;
@@ -114,6 +122,7 @@ export async function startTritonEmulator(
     await http.close();
     await registry.close();
     await metrics.close();
+    await endTracing?.();
   };
 
   try {
@@ -202,6 +211,21 @@ export async function runTritonEmulator(
     writeLog(2, `error: creating server: ${(error as Error).message}\n`);
     process.exit(1);
   }
+}
+
+async function startTracing(
+  { url, service, rate }: OpenTelemetrySettings,
+  warn: (line: string) => void,
+) {
+  const { startTraceExport } = await import("../http/trace-export.ts");
+  return await startTraceExport({
+    url,
+    protocol: "http/protobuf",
+    serviceName: service,
+    sampler: "parentbased_traceidratio",
+    ratio: rate === 0 ? 0 : 1 / rate,
+    warn,
+  });
 }
 
 function buildMetricsApp(registry: ModelRegistry): FastifyInstance {

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { SpanStatusCode } from "@opentelemetry/api";
 import { FormData, Pool } from "undici";
 import {
   type EmbedErrorResponse,
@@ -11,6 +12,7 @@ import {
 } from "../../contract/embed-api.ts";
 import type { Modality } from "../../contract/model-spec.ts";
 import { abortedAfter } from "../triton/deadline.ts";
+import { tracedCall } from "../triton/traced-call.ts";
 import { ClientError } from "./client-error.ts";
 import { type ClientModel, knownSpec, nameOf } from "./client-model.ts";
 import type { RemoteEmbedder } from "./remote-embedder.ts";
@@ -86,7 +88,23 @@ export function openEmbedClient(options: EmbedClientOptions): RemoteEmbedder {
     createRequest: () => EmbedRequest,
     deadline: number,
   ): Promise<HttpResponse> {
-    const send = () => post(pool, headers, createRequest(), deadline);
+    const send = async () => {
+      const request = createRequest();
+      const path = request.path.split("?", 1)[0]!;
+      const attributes = {
+        "http.request.method": "POST",
+        "url.full": new URL(url).origin + path,
+      };
+      return await tracedCall(
+        { name: `POST ${path}`, attributes, sendsUnsampled: true },
+        async (traceHeaders, span) => {
+          const response = await post(pool, { ...headers, ...traceHeaders }, request, deadline);
+          span.setAttribute("http.response.status_code", response.status);
+          if (response.status >= 400) span.setStatus({ code: SpanStatusCode.ERROR });
+          return response;
+        },
+      );
+    };
     try {
       return await send().catch((error: unknown) => {
         if (!isConnectionLost(error)) throw error;

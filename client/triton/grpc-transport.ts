@@ -1,3 +1,4 @@
+import type { Context } from "@opentelemetry/api";
 import type { Tensor } from "../../contract/tensor.ts";
 import { messageOf } from "../../contract/user-error.ts";
 import { endedError, startDeadline } from "./deadline.ts";
@@ -12,6 +13,7 @@ import {
   serverMetadataResponse,
   withoutNulls,
 } from "./responses.ts";
+import { tracedCall } from "./traced-call.ts";
 import {
   type CallOptions,
   type InferCallOptions,
@@ -22,7 +24,7 @@ import {
   TritonError,
   type TritonErrorCode,
 } from "./transport.ts";
-import { CallError, UnaryChannel } from "./unary-channel.ts";
+import { CallError, type UnaryCallOptions, UnaryChannel } from "./unary-channel.ts";
 import { type TensorParts, toParts, WireError } from "./wire.ts";
 import {
   decodeGrpcResponse,
@@ -61,6 +63,12 @@ export interface GrpcInferOptions extends InferCallOptions {
    * @default - none
    */
   readonly maxResponseBytes?: number;
+  /**
+   * Trace that the call continues.
+   *
+   * @default - the active one
+   */
+  readonly context?: Context | undefined;
 }
 
 /**
@@ -107,10 +115,22 @@ export class GrpcTransport implements Transport {
     inputs: readonly (Tensor | TensorParts)[],
     options: GrpcInferOptions,
   ): Promise<readonly Tensor[]> {
-    const response = await this.#send("ModelInfer", model, options, () => {
+    const encode = () => {
       const tensors = inputs.map((input) => ("parts" in input ? input : toParts(input)));
       return encodeGrpcRequestParts(model, tensors, options);
-    });
+    };
+    const response = await tracedCall(
+      {
+        name: "inference.GRPCInferenceService/ModelInfer",
+        attributes: {
+          "rpc.system": "grpc",
+          "server.address": this.target,
+          "clipstack.model": model,
+        },
+        parent: options.context,
+      },
+      (metadata) => this.#send("ModelInfer", model, { ...options, metadata }, encode),
+    );
     try {
       return checkInferResponse(
         model,
@@ -203,16 +223,16 @@ export class GrpcTransport implements Transport {
   async #send<Name extends keyof InferenceMethods>(
     name: Name,
     subject: string,
-    options: GrpcInferOptions,
+    options: GrpcInferOptions & Pick<UnaryCallOptions, "metadata">,
     encode: () => readonly Uint8Array[],
   ): Promise<InferenceMethods[Name]["response"]> {
     const { path, responseDeserialize } = methodOf(name);
-    const { timeoutMs, maxResponseBytes } = options;
+    const { timeoutMs, maxResponseBytes, metadata } = options;
     const deadline = startDeadline(options);
     const { signal } = deadline;
     try {
       if (deadline.ended !== undefined) throw new Error(deadline.ended);
-      const call = { timeoutMs, signal, maxResponseBytes };
+      const call = { timeoutMs, signal, maxResponseBytes, metadata };
       return decoded(responseDeserialize, await this.#channel.call(path, encode(), call));
     } catch (error) {
       throw this.#error(error as Error, subject, options, deadline.ended);

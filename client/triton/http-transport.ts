@@ -11,6 +11,7 @@ import {
   modelStatisticsResponse,
   serverMetadataResponse,
 } from "./responses.ts";
+import { tracedCall } from "./traced-call.ts";
 import {
   type CallOptions,
   type InferCallOptions,
@@ -59,6 +60,7 @@ interface HttpRequest {
   readonly subject: string;
   readonly path: string;
   readonly body?: HttpBody;
+  readonly headers?: Readonly<Record<string, string>>;
 }
 interface HttpResponse {
   readonly status: number;
@@ -91,13 +93,19 @@ class HttpTransport implements Transport {
   ): Promise<readonly Tensor[]> {
     try {
       const { requestId, outputs } = options;
-      const response = await this.#call(
-        {
-          subject: model,
-          path: `${modelPath(model)}/infer`,
-          body: encodeInferRequest(inputs, { encoding: this.#encoding, requestId, outputs }),
-        },
-        options,
+      const request = {
+        subject: model,
+        path: `${modelPath(model)}/infer`,
+        body: encodeInferRequest(inputs, { encoding: this.#encoding, requestId, outputs }),
+      };
+      const attributes = {
+        "http.request.method": "POST",
+        "url.full": this.target + request.path,
+        "clipstack.model": model,
+      };
+      const response = await tracedCall(
+        { name: "POST /v2/models/{model}/infer", attributes },
+        (headers) => this.#call({ ...request, headers }, options),
       );
       return checkInferResponse(
         model,
@@ -185,7 +193,7 @@ class HttpTransport implements Transport {
       const { statusCode, headers, body } = await this.#pool.request({
         method: request.body === undefined ? "GET" : "POST",
         path: request.path,
-        headers: { ...request.body?.headers },
+        headers: { ...request.body?.headers, ...request.headers },
         body: requestBody(request.body),
         signal: deadline.signal,
       });

@@ -43,7 +43,7 @@ export interface UnaryCallOptions {
   /** Cancels the call. */
   readonly signal?: AbortSignal;
   /** Metadata of this call. */
-  readonly metadata?: Readonly<Record<string, string>>;
+  readonly metadata?: Readonly<Record<string, string>> | undefined;
   /**
    * Maximum size of the response; a larger one is not received.
    *

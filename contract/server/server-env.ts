@@ -41,7 +41,22 @@ export function splitTarget(target: string): { readonly host: string; readonly p
   return { host, port: Number(target.slice(colon + 1)) };
 }
 
+/** Address of an OpenTelemetry collector. */
+export const otlpEndpoint = /^https?:\/\/([a-z0-9.-]+|\[[0-9a-f:.]+\])(:\d{1,5})?(\/[^\s?#]*)?$/i;
+export const otlpEndpointRule = "must be http://host:port or https://host:port";
+
 export const logLevels = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
+
+/** Samplers of OpenTelemetry, as values of OTEL_TRACES_SAMPLER. */
+export const traceSamplers = [
+  "always_on",
+  "always_off",
+  "traceidratio",
+  "parentbased_always_on",
+  "parentbased_always_off",
+  "parentbased_traceidratio",
+] as const;
+export type TraceSampler = (typeof traceSamplers)[number];
 
 /** Mount path of the model repository in containers. */
 export const modelRepositoryMount = "/models";
@@ -216,6 +231,24 @@ export const serverEnv = z
      */
     TLS_CERT_FILE: z.string().min(1).optional(),
     TLS_KEY_FILE: z.string().min(1).optional(),
+    /**
+     * Address of an OpenTelemetry collector, `http://host:port` or `https://host:port`. Enables tracing. The exporter reads the other
+     * variables of OpenTelemetry's OTLP exporters itself, such as OTEL_EXPORTER_OTLP_HEADERS.
+     */
+    OTEL_EXPORTER_OTLP_ENDPOINT: z.string().regex(otlpEndpoint, otlpEndpointRule).optional(),
+    /** Protocol of the collector's port: usually 4318 for `http/protobuf`, 4317 for `grpc`. */
+    OTEL_EXPORTER_OTLP_PROTOCOL: z.enum(["http/protobuf", "grpc"]).default("http/protobuf"),
+    /** Name of this service in traces. */
+    OTEL_SERVICE_NAME: z.string().min(1).default("clipstack-embed"),
+    /** Attributes of this service in traces, `name=value[,name=value…]`. */
+    OTEL_RESOURCE_ATTRIBUTES: z
+      .string()
+      .regex(/^[^=,]+=[^=,]*(,[^=,]+=[^=,]*)*$/, "must be name=value[,name=value…]")
+      .optional(),
+    /** Selects the traces that are exported, besides those of requests with a status of 500 or above. */
+    OTEL_TRACES_SAMPLER: z.enum(traceSamplers).default("parentbased_always_on"),
+    /** Share of the traces that the samplers with a ratio select. */
+    OTEL_TRACES_SAMPLER_ARG: z.coerce.number().min(0).max(1).default(1),
     /** Time in which accepted requests complete after a stop signal. */
     SHUTDOWN_GRACE_SECONDS: integer(1, 3_600).default(30),
   })

@@ -3,7 +3,7 @@ import { fingerprintHeader, modelHeader, serverTimingHeader } from "../../contra
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { EmbedError } from "../../http/embed-error.ts";
 import type { EmbedMetrics, TowerMetrics } from "../models/metrics.ts";
-import type { Embedded, StageTimes } from "./embed-pipeline.ts";
+import type { Embedded, PipelineOptions, StageTimes } from "./embed-pipeline.ts";
 import type { AdmittedRequest, RequestAdmission } from "./request-admission.ts";
 
 /** What a request embedded, by modality; at least one modality is present. */
@@ -16,7 +16,7 @@ export interface EmbedJob {
   readonly items: number;
   /** Maximum number of them in the queue of the model. */
   readonly queuedItems: number;
-  embed(signal: AbortSignal): Promise<EmbeddedByModality>;
+  embed(options: PipelineOptions): Promise<EmbeddedByModality>;
   /** Returns the body of the response, and sets the headers that describe it. */
   respond(embedded: EmbeddedByModality, reply: FastifyReply): Promise<Buffer>;
 }
@@ -45,9 +45,13 @@ export function embedHandler<Parsed>(
     const { spec, items } = job;
     admitted.accept(spec.name, job.queuedItems);
     metrics.pending(items);
-    const embedded = await job.embed(admitted.signal).finally(() => metrics.pending(-items));
+    const embedded = await job
+      .embed({ signal: admitted.signal, trace: request.trace })
+      .finally(() => metrics.pending(-items));
     admitted.completed(items);
+    const embeddedAt = performance.now();
     const body = await job.respond(embedded, reply);
+    request.trace?.stage("encode", embeddedAt);
     recordTimes(reply, admitted, embedded, (modality) => metrics.tower(spec.name, modality));
     identify(reply, spec.name, embedded);
     return reply.send(body);

@@ -1,6 +1,7 @@
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { EmbedError } from "../../http/embed-error.ts";
+import type { RequestTrace } from "../../http/request-trace.ts";
 import {
   imageTypeOf,
   type Preprocessor,
@@ -18,6 +19,14 @@ export interface EmbedPipelineOptions {
   readonly preprocessor: Preprocessor;
   readonly metrics: EmbedMetrics;
 }
+
+export interface PipelineOptions {
+  readonly signal: AbortSignal;
+  /** Receives the stages. @default - the request is not traced */
+  readonly trace?: RequestTrace | undefined;
+}
+
+export type ImagePipelineOptions = PipelineOptions & Required<RunOptions>;
 
 /** Durations of the stages of a request, in milliseconds. */
 export interface StageTimes {
@@ -72,7 +81,7 @@ export class EmbedPipeline {
   async images(
     model: ImageModel,
     images: readonly Uint8Array[],
-    options: Required<RunOptions>,
+    options: ImagePipelineOptions,
   ): Promise<Embedded> {
     const { preprocessor, metrics } = this.#options;
     const input = model.embedder.input ?? "pixels";
@@ -105,7 +114,7 @@ export class EmbedPipeline {
   async texts(
     { tokenizer, embedder, spec }: TextModel,
     texts: readonly string[],
-    { signal }: { readonly signal: AbortSignal },
+    { signal, trace }: PipelineOptions,
   ): Promise<Embedded> {
     const size = spec.batching.maximum;
     const parts = Array.from({ length: Math.ceil(texts.length / size) }, (_, part) => part * size);
@@ -117,9 +126,10 @@ export class EmbedPipeline {
       const startedAt = performance.now();
       const encoded = await tokenizer.encode(texts.slice(first, first + size), signal);
       decode += performance.now() - startedAt;
+      trace?.stage("tokenize", startedAt);
       for (const [index, count] of encoded.tokens.entries()) tokens[first + index] = count;
       const { onTiming } = stages;
-      return await embedder.embed(encoded, { signal, onTiming }).catch((error: unknown) => {
+      return await embedder.embed(encoded, { signal, onTiming, trace }).catch((error: unknown) => {
         throw withTextOffset(error, first);
       });
     };
@@ -144,7 +154,7 @@ export class EmbedPipeline {
     images: readonly Uint8Array[],
     model: ImageModel,
     input: "pixels" | "encoded",
-    options: Required<RunOptions>,
+    options: ImagePipelineOptions,
   ) {
     const { embedder } = model;
     const order = this.#nextOrder();
@@ -159,6 +169,7 @@ export class EmbedPipeline {
           areFiles: inputs.map((decoded, index) => decoded === images[index]),
         }),
         signal: options.signal,
+        trace: options.trace,
         onTiming: stages.onTiming,
         order,
       });
@@ -173,12 +184,14 @@ export class EmbedPipeline {
     images: readonly Uint8Array[],
     model: ImageModel,
     input: "pixels" | "encoded",
-    options: Required<RunOptions>,
+    options: ImagePipelineOptions,
   ): Promise<readonly Uint8Array[]> {
     this.#decoding += images.length;
+    const startedAt = performance.now();
     const results = await Promise.allSettled(
       images.map((image) => this.#decode(image, model, input, options)),
     );
+    options.trace?.stage("decode", startedAt);
     options.signal.throwIfAborted();
     return results.map((result, index) => {
       if (result.status === "fulfilled") return result.value;

@@ -100,7 +100,9 @@ function imageJob(
     spec: model.spec,
     items: images.length,
     queuedItems: images.length,
-    embed: async (signal) => ({ image: await pipeline.images(model, images, { signal, file }) }),
+    embed: async (options) => ({
+      image: await pipeline.images(model, images, { ...options, file }),
+    }),
     respond: ({ image }, reply) => vectorsBody(request, reply, image!.vectors, model.spec.name),
   };
 }
@@ -115,7 +117,7 @@ function textJob(
     spec: model.spec,
     items: texts.length,
     queuedItems: Math.min(texts.length, textsInQueue(model.spec)),
-    embed: async (signal) => ({ text: await pipeline.texts(model, texts, { signal }) }),
+    embed: async (options) => ({ text: await pipeline.texts(model, texts, options) }),
     respond: ({ text }, reply) => vectorsBody(request, reply, text!.vectors, model.spec.name),
   };
 }

@@ -141,6 +141,7 @@ export class RequestAdmission {
       request,
       new AdmittedRequest(this.#admission, reservation, controller.signal, reply, maxBytes),
     );
+    request.trace?.stage("admission", request.trace.startedAt);
   }
 
   /** Content type parser: returns the whole body, or `undefined` if no route admitted the request. */
@@ -155,6 +156,7 @@ export class RequestAdmission {
       signal,
     });
     admitted.arrivedAt = performance.now();
+    request.trace?.stage("receive", admitted.startedAt, admitted.arrivedAt);
     reservation.complete();
     return bytes;
   }

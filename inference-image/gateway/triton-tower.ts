@@ -1,3 +1,4 @@
+import type { Context } from "@opentelemetry/api";
 import { TritonPool, type TritonPoolObserver } from "../../client/pool/triton-pool.ts";
 import type { GrpcSecurity, GrpcTransport } from "../../client/triton/grpc-transport.ts";
 import {
@@ -15,10 +16,12 @@ import { executionInstances, type ModelConfig } from "../../contract/model-confi
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
 import { nextModelName } from "../../contract/triton-models.ts";
+import { BatchTrace, type RequestTrace } from "../../http/request-trace.ts";
 import { embeddingsProblem, rowsOf } from "../../inference/session/embeddings.ts";
 import { inputText, type ModelTensors } from "../../inference/session/payload-format.ts";
 import { WaitQueue } from "../../inference/threads/wait-queue.ts";
 import type { EmbedderObserver, EmbedOptions } from "../models/embedder.ts";
+import { whenAllCancelled } from "./batch-signal.ts";
 
 /** Time in ms for which requests wait for a healthy server, because a busy server may respond late. After it, they fail at once. */
 const maxLossMs = 2_000;
@@ -82,6 +85,7 @@ interface Waiting<Item> {
   readonly enqueuedAt: number;
   readonly signal: AbortSignal | undefined;
   readonly onTiming: EmbedOptions["onTiming"];
+  readonly trace: RequestTrace | undefined;
   resolve(vector: Float32Array): void;
   reject(error: unknown): void;
 }
@@ -190,10 +194,10 @@ export class TritonTower<Item> {
     await this.#pool.close();
   }
 
-  #enqueue(item: Item, { signal, onTiming, order }: EmbedOptions): Promise<Float32Array> {
+  #enqueue(item: Item, { signal, onTiming, order, trace }: EmbedOptions): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
       const cancel = (error: TritonError) => {
-        this.#queue.delete(waiting);
+        if (this.#queue.delete(waiting)) trace?.stage("queue", waiting.enqueuedAt);
         waiting.reject(error);
       };
       const { model, timeoutMs } = this.#options;
@@ -209,6 +213,7 @@ export class TritonTower<Item> {
         enqueuedAt: performance.now(),
         signal,
         onTiming,
+        trace,
         resolve: (vector) => {
           release();
           resolve(vector);
@@ -244,6 +249,9 @@ export class TritonTower<Item> {
     const sentAt = performance.now();
     for (const { enqueuedAt } of batch) observer?.onDequeue((sentAt - enqueuedAt) / 1000);
     const cancelled = whenAllCancelled(batch);
+    const { model } = this.#options;
+    const attributes = { "clipstack.model": model, "clipstack.batch.items": batch.length };
+    const traced = BatchTrace.begin(batch, sentAt, attributes);
     let encoded: EncodedItems | undefined;
     try {
       encoded = payload.encode(batch.map(({ item }) => item));
@@ -252,6 +260,7 @@ export class TritonTower<Item> {
         encoded.tensor,
         Math.max(...batch.map(({ enqueuedAt }) => enqueuedAt)) + timeoutMs,
         cancelled.signal,
+        traced?.context,
       );
       const inferSeconds = (performance.now() - sentAt) / 1000;
       observer?.onBatch({ items: batch.length, inferSeconds });
@@ -259,8 +268,10 @@ export class TritonTower<Item> {
         onTiming?.({ queueSeconds: (sentAt - enqueuedAt) / 1000, inferSeconds });
       }
       const rows = rowsOf(output, { count: batch.length, width: spec.embedding.width });
+      traced?.end();
       for (const [at, waiting] of batch.entries()) waiting.resolve(rows[at]!);
     } catch (error) {
+      traced?.end(error);
       for (const waiting of batch) waiting.reject(error);
     } finally {
       cancelled.release();
@@ -268,7 +279,12 @@ export class TritonTower<Item> {
     }
   }
 
-  async #infer(input: TensorParts, due: number, signal: AbortSignal): Promise<Tensor | undefined> {
+  async #infer(
+    input: TensorParts,
+    due: number,
+    signal: AbortSignal,
+    context: Context | undefined,
+  ): Promise<Tensor | undefined> {
     const { model, output: name, spec } = this.#options;
     const { width } = spec.embedding;
     const [count = 0] = input.shape;
@@ -283,6 +299,7 @@ export class TritonTower<Item> {
           ...options,
           outputs,
           maxResponseBytes,
+          context,
         }),
       {
         timeoutMs,
@@ -369,22 +386,4 @@ export class TritonTower<Item> {
     const metadata = await triton.modelMetadata(last, options);
     return configuredFingerprint(await triton.modelConfig(last, options), metadata.versions);
   }
-}
-
-/** Returns a signal that is aborted once the clients of all items of a batch have disconnected. */
-function whenAllCancelled(batch: readonly Waiting<unknown>[]): {
-  signal: AbortSignal;
-  release(): void;
-} {
-  const controller = new AbortController();
-  const abortIfAll = () => {
-    if (batch.every(({ signal }) => signal?.aborted)) controller.abort();
-  };
-  for (const { signal } of batch) signal?.addEventListener("abort", abortIfAll, { once: true });
-  return {
-    signal: controller.signal,
-    release() {
-      for (const { signal } of batch) signal?.removeEventListener("abort", abortIfAll);
-    },
-  };
 }

@@ -1,3 +1,4 @@
+import type { RequestTrace } from "../../http/request-trace.ts";
 import type { EncodedTexts } from "../../inference/text/tokenizer.ts";
 
 /** Image or text tower of one model: ONNX Runtime in this process, or Triton servers behind a gateway. */
@@ -61,6 +62,8 @@ export interface EmbedOptions {
   readonly areFiles?: readonly boolean[];
   /** Aborted when the client disconnects: images that are still queued are dropped. */
   readonly signal?: AbortSignal;
+  /** Receives the stages `queue` and `infer` of each execution. @default - the request is not traced */
+  readonly trace?: RequestTrace | undefined;
   /** Receives the timing after each execution. */
   readonly onTiming?: (timing: EmbedTiming) => void;
 }

@@ -1,8 +1,9 @@
 import { imagePixels, imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import type { ImageTower } from "../../contract/model-spec.ts";
 import type { Tensor } from "../../contract/tensor.ts";
+import { BatchTrace, type RequestTrace } from "../../http/request-trace.ts";
 import { imageTensor, pixelTensor } from "../../inference/preprocess/image-tensor.ts";
-import { Batcher } from "../../inference/session/batcher.ts";
+import { Batcher, type Execution } from "../../inference/session/batcher.ts";
 import { embeddingsOf } from "../../inference/session/embeddings.ts";
 import { type TokenRow, tokenRows, tokenTensor } from "../../inference/session/token-tensor.ts";
 import type { InferOptions } from "../../inference/session/types.ts";
@@ -84,7 +85,9 @@ class OnnxEmbedder<Input, Item> implements TowerEmbedder<Input> {
       maxBatchSize: Math.min(maximum, options.maxBatchSize ?? maximum),
       maxQueueDelayMicroseconds,
       dispatch: "eager",
-      onExecution: ({ batchSize, requests, inferUs, error }) => {
+      onExecution: (execution) => {
+        traceBatch(model.spec.name, execution);
+        const { batchSize, requests, inferUs, error } = execution;
         if (error !== undefined) return;
         observer?.onBatch({ items: batchSize, inferSeconds: inferUs / 1e6 });
         for (const { timing } of requests) observer?.onDequeue(timing.queueUs / 1e6);
@@ -107,7 +110,7 @@ class OnnxEmbedder<Input, Item> implements TowerEmbedder<Input> {
   /** Embeds items in parts of at most the maximum batch size. */
   async embed(
     input: Input,
-    { signal, onTiming, order }: EmbedOptions = {},
+    { signal, onTiming, order, trace }: EmbedOptions = {},
   ): Promise<readonly Float32Array[]> {
     const { session, spec, modality } = this.#model;
     const items = this.#tower.itemsOf(input);
@@ -121,13 +124,15 @@ class OnnxEmbedder<Input, Item> implements TowerEmbedder<Input> {
       const part = items.slice(first, first + partSize);
       const { tensor, inputs } = this.#tower.toInput(part);
       parts.push(
-        this.#batcher.infer([tensor], { signal, inputs, order }).then(({ outputs, timing }) => {
-          longest.queueSeconds = Math.max(longest.queueSeconds, timing.queueUs / 1e6);
-          longest.inferSeconds = Math.max(longest.inferSeconds, timing.computeInferUs / 1e6);
-          const output = outputs.find(({ name }) => name === this.#tower.output);
-          const { width } = spec.embedding;
-          return embeddingsOf(output, { count: part.length, width, first, modality });
-        }),
+        this.#batcher
+          .infer([tensor], { signal, inputs, order, caller: trace })
+          .then(({ outputs, timing }) => {
+            longest.queueSeconds = Math.max(longest.queueSeconds, timing.queueUs / 1e6);
+            longest.inferSeconds = Math.max(longest.inferSeconds, timing.computeInferUs / 1e6);
+            const output = outputs.find(({ name }) => name === this.#tower.output);
+            const { width } = spec.embedding;
+            return embeddingsOf(output, { count: part.length, width, first, modality });
+          }),
       );
     }
     const vectors = (await Promise.all(parts)).flat();
@@ -139,6 +144,21 @@ class OnnxEmbedder<Input, Item> implements TowerEmbedder<Input> {
     await this.#batcher.drain();
     await this.#model.session.close();
   }
+}
+
+/** Adds an execution that has ended to the traces of its requests. */
+function traceBatch(model: string, { batchSize, requests, error }: Execution): void {
+  const [first] = requests;
+  if (requests.every(({ caller }) => caller === undefined) || first === undefined) return;
+  const { computeInputUs, computeInferUs, computeOutputUs } = first.timing;
+  const durationMs = (computeInputUs + computeInferUs + computeOutputUs) / 1000;
+  const startedAt = performance.now() - durationMs;
+  const items = requests.map(({ caller, timing }) => ({
+    trace: caller as RequestTrace | undefined,
+    enqueuedAt: startedAt - timing.queueUs / 1000,
+  }));
+  const attributes = { "clipstack.model": model, "clipstack.batch.items": batchSize };
+  BatchTrace.begin(items, startedAt, attributes)?.end(error);
 }
 
 /** Concatenates several images. A single image is passed on, because the batcher copies it. */

@@ -1,7 +1,7 @@
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { EmbedError } from "../../http/embed-error.ts";
 import type { EmbeddedByModality } from "../embed/embed-handler.ts";
-import type { Embedded } from "../embed/embed-pipeline.ts";
+import type { Embedded, PipelineOptions } from "../embed/embed-pipeline.ts";
 import type { EmbedRoutesOptions } from "../embed/embed-routes.ts";
 import { toEmbedError } from "../embed/errors.ts";
 import type { EmbeddingsBody, InputItem } from "./embeddings-body.ts";
@@ -27,7 +27,7 @@ interface Indexed<Item> {
 export async function embedInputs(
   spec: ModelSpec,
   { items, truncate }: Pick<EmbeddingsBody, "items" | "truncate">,
-  signal: AbortSignal,
+  request: PipelineOptions,
   options: OpenAiRoutesOptions,
 ): Promise<EmbeddedByModality> {
   const images: Indexed<ImageItem>[] = [];
@@ -37,8 +37,8 @@ export async function embedInputs(
     else images.push({ item, index });
   }
   const [image, text] = await Promise.all([
-    images.length === 0 ? undefined : embedImages(spec, images, signal, options),
-    texts.length === 0 ? undefined : embedTexts(spec, texts, truncate, signal, options),
+    images.length === 0 ? undefined : embedImages(spec, images, request, options),
+    texts.length === 0 ? undefined : embedTexts(spec, texts, truncate, request, options),
   ]);
   return { ...(image && { image }), ...(text && { text }) };
 }
@@ -56,11 +56,11 @@ async function embedTexts(
   { name, towers }: ModelSpec,
   texts: readonly Indexed<string>[],
   truncate: boolean,
-  signal: AbortSignal,
+  request: PipelineOptions,
   { models, pipeline }: OpenAiRoutesOptions,
 ): Promise<Embedded> {
   const values = texts.map(({ item }) => item);
-  const embedded = await pipeline.texts(models.text(name), values, { signal }).catch((error) => {
+  const embedded = await pipeline.texts(models.text(name), values, request).catch((error) => {
     throw withInputIndex(error, texts);
   });
   const context = towers.text!.input.contextLength;
@@ -75,12 +75,12 @@ async function embedTexts(
 async function embedImages(
   { name }: ModelSpec,
   images: readonly Indexed<ImageItem>[],
-  signal: AbortSignal,
+  request: PipelineOptions,
   { models, pipeline, remoteImages }: OpenAiRoutesOptions,
 ): Promise<Embedded> {
   const model = models.image(name);
   const embed = (files: readonly Uint8Array[]) =>
-    pipeline.images(model, files, { signal, file: "transferred" }).catch((error) => {
+    pipeline.images(model, files, { ...request, file: "transferred" }).catch((error) => {
       throw withInputIndex(error, images);
     });
   // every URL is checked before the first download
@@ -92,7 +92,7 @@ async function embedImages(
   }
   const startedAt = performance.now();
   const stop = new AbortController();
-  const stopped = AbortSignal.any([signal, stop.signal]);
+  const stopped = AbortSignal.any([request.signal, stop.signal]);
   try {
     const files = sources.map((source, at) =>
       source instanceof URL
@@ -101,7 +101,9 @@ async function embedImages(
           })
         : source,
     );
-    const downloaded = await Promise.all(files);
+    const downloaded = await Promise.all(files).finally(() =>
+      request.trace?.stage("download", startedAt),
+    );
     const download = performance.now() - startedAt;
     const embedded = await embed(downloaded);
     return { ...embedded, times: { ...embedded.times, download } };

@@ -67,7 +67,7 @@ function embeddingsJob(body: EmbeddingsBody, options: OpenAiRoutesOptions): Embe
     spec,
     items: items.length,
     queuedItems: images + Math.min(texts, textsInQueue(spec)),
-    embed: (signal) => embedInputs(spec, body, signal, options),
+    embed: (request) => embedInputs(spec, body, request, options),
     respond(embedded, reply) {
       if (ignored.length > 0) reply.header(warningHeader, ignoredFields(ignored));
       const width = dimensions ?? spec.embedding.width;

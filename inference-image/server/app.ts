@@ -15,6 +15,7 @@ import {
 import { drainHttp, trackRequests } from "../../http/drain.ts";
 import { writeLog } from "../../http/log-output.ts";
 import { limitConnections, limitUnreadResponses } from "../../http/open-requests.ts";
+import { beginTraces, endTrace } from "../../http/traced-requests.ts";
 import {
   createPreprocessor,
   type PreprocessorOptions,
@@ -51,6 +52,8 @@ export interface AppOptions {
   readonly tls?: TlsFiles;
   /** Hosts of image URLs in `POST /v1/embeddings`. @default - none: URLs are rejected */
   readonly remoteImages?: Omit<RemoteImagesOptions, "maxBytesInFlight">;
+  /** Whether requests are traced. @default false */
+  readonly tracing?: boolean;
   /** Maximum time of a drain in milliseconds, for clients that do not read their responses. @default - no limit */
   readonly shutdownGraceMs?: number;
   /** @default "silent" */
@@ -99,6 +102,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const pipeline = new EmbedPipeline({ models, preprocessor, metrics });
 
   const accepted = trackRequests(app, (request, reply, status) => {
+    endTrace(request, status, requests.modelOf(request));
     metrics.request(
       {
         route: request.routeOptions.url ?? "none",
@@ -155,7 +159,7 @@ export function openBodyThread(): BodyThread {
   return new BodyThread(new URL("./body-worker", import.meta.url));
 }
 
-function createServer({ limits, tls, logLevel = "silent" }: AppOptions): FastifyInstance {
+function createServer({ limits, tls, tracing, logLevel = "silent" }: AppOptions): FastifyInstance {
   const server: ServerOptions = {
     headersTimeout: headersTimeoutMs,
     connectionsCheckingInterval: timeoutCheckMs,
@@ -190,6 +194,7 @@ function createServer({ limits, tls, logLevel = "silent" }: AppOptions): Fastify
           https: { ...server, ...tls, minVersion: minTlsVersion },
         }) as unknown as FastifyInstance);
   limitUnreadResponses(app);
+  if (tracing === true) beginTraces(app);
   if (limits.maxConnections !== undefined) limitConnections(app, limits.maxConnections);
   return app;
 }

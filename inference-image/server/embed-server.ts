@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance } from "fastify";
 import { isLoopback } from "../../contract/loopback.ts";
 import { type ServerEnv, servedSpecs } from "../../contract/server/server-env.ts";
+import { otlpTraceUrl } from "../../contract/triton-flags.ts";
 import { writeLog } from "../../http/log-output.ts";
 import type { EmbedMetrics } from "../models/metrics.ts";
 import { type ServedModel, ServedModels } from "../models/served-models.ts";
@@ -47,6 +48,7 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
   const models = new ServedModels(servedSpecs(settings));
   const app = buildApp({ ...appOptions(settings, files), models, metrics });
   files.watch(app, metrics);
+  const endTracing = await startTracing(settings, app);
   const port = await listenOrClose(app, settings, opening);
 
   const load = async () => {
@@ -70,8 +72,28 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
     async stop() {
       await loaded.catch(() => {});
       await app.close();
+      await endTracing();
     },
   };
+}
+
+/** Starts to export traces, if a collector is set. @returns Exports the remaining ones. */
+async function startTracing(
+  settings: ServerEnv,
+  app: FastifyInstance,
+): Promise<() => Promise<void>> {
+  const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint } = settings;
+  if (endpoint === undefined) return async () => {};
+  const { startTraceExport } = await import("../../http/trace-export.ts");
+  const protocol = settings.OTEL_EXPORTER_OTLP_PROTOCOL;
+  return await startTraceExport({
+    url: protocol === "grpc" ? endpoint : otlpTraceUrl(endpoint),
+    protocol,
+    serviceName: settings.OTEL_SERVICE_NAME,
+    sampler: settings.OTEL_TRACES_SAMPLER,
+    ratio: settings.OTEL_TRACES_SAMPLER_ARG,
+    warn: (line) => app.log.warn(line),
+  });
 }
 
 /**
@@ -109,6 +131,7 @@ function appOptions(settings: ServerEnv, { tls, keys }: ServerFiles) {
       maxRedirects: settings.IMAGE_URL_MAX_REDIRECTS,
     },
     shutdownGraceMs: settings.SHUTDOWN_GRACE_SECONDS * 1000,
+    tracing: settings.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined,
     logLevel: settings.LOG_LEVEL,
   };
 }

@@ -61,9 +61,13 @@ function logError(
   { cause, client }: { readonly cause: unknown; readonly client: string | undefined },
 ): void {
   const expected = error.status < 500 || ["unavailable", "timeout"].includes(error.code);
+  const ids = request.trace?.ids;
   if (expected || reply.raw.destroyed) {
-    request.log.debug({ code: error.code, image: error.image, client }, error.message);
+    request.log.debug({ ...ids, code: error.code, image: error.image, client }, error.message);
   } else {
-    request.log.error({ err: cause, route: request.routeOptions.url, client }, error.message);
+    request.log.error(
+      { ...ids, err: cause, route: request.routeOptions.url, client },
+      error.message,
+    );
   }
 }

@@ -39,7 +39,12 @@ export interface BatcherOptions {
 export interface Execution {
   readonly batchSize: number;
   /** The requests of the batch, in order of arrival. */
-  readonly requests: readonly { readonly items: number; readonly timing: RequestTiming }[];
+  readonly requests: readonly {
+    readonly items: number;
+    readonly timing: RequestTiming;
+    /** Of the request's options. */
+    readonly caller?: unknown;
+  }[];
   /** Time in the runtime; 0 if it failed. */
   readonly inferUs: number;
   readonly error?: InferenceError;
@@ -53,6 +58,7 @@ interface QueuedRequest {
   /** Requests can share a batch if their keys are equal. */
   readonly shapeKey: string;
   readonly enqueuedAt: number;
+  readonly caller: unknown;
   resolve(result: InferResult): void;
   reject(error: InferenceError): void;
 }
@@ -117,10 +123,10 @@ export class Batcher {
       if (this.#draining) throw new InferenceError("draining", "no new requests are accepted");
       const items = inputs[0]!.shape[0]!;
       const shapeKey = inputs.map(({ shape }) => shape.slice(1).join("x")).join(";");
-      const { signal, queueTimeoutMs: timeoutMs, order } = options;
+      const { signal, queueTimeoutMs: timeoutMs, order, caller } = options;
       const transferred = options.inputs === "transferred";
       const enqueuedAt = performance.now();
-      const request = { inputs, transferred, items, shapeKey, enqueuedAt, resolve, reject };
+      const request = { inputs, transferred, items, shapeKey, enqueuedAt, caller, resolve, reject };
       this.#queue.push(request, { signal, timeoutMs, order }, (expiry) => {
         const reason =
           expiry === "aborted" ? "the caller disconnected" : `waited longer than ${timeoutMs} ms`;
@@ -238,14 +244,14 @@ export class Batcher {
     }
 
     const totalUs = (performance.now() - startedAt) * 1000;
-    const requests = batch.map(({ items, enqueuedAt }) => {
+    const requests = batch.map(({ items, enqueuedAt, caller }) => {
       const timing: RequestTiming = {
         queueUs: (startedAt - enqueuedAt) * 1000,
         computeInputUs: inputUs,
         computeInferUs: inferUs,
         computeOutputUs: Math.max(0, totalUs - inputUs - inferUs),
       };
-      return { items, timing };
+      return { items, timing, caller };
     });
     try {
       this.#options.onExecution?.({ batchSize, requests, inferUs, error: failure });

@@ -54,6 +54,8 @@ export interface InferOptions {
    * @default "copied"
    */
   readonly inputs?: "copied" | "transferred";
+  /** Passed to `onExecution`. */
+  readonly caller?: unknown;
 }
 
 export interface InferResult {
