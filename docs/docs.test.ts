@@ -5,7 +5,10 @@ import type { Command } from "commander";
 import { beforeAll, expect, test } from "vitest";
 import { parse, stringify } from "yaml";
 import { clipstackProgram, commandNames } from "../cli/program.ts";
+import { findingsOf } from "../constructs/checks/findings.ts";
+import { Testing } from "../constructs/terraform/cdktf.ts";
 import { dedupeProgram } from "../examples/photo-dedupe/program.ts";
+import { createStack } from "../stacks/create-stack.ts";
 import { exampleEnvironments, shippedEnvironments } from "../stacks/settings/environment-files.ts";
 import { parseEnvironment } from "../stacks/settings/settings.ts";
 import vitestConfig from "../vitest.config.ts";
@@ -262,13 +265,26 @@ test("every npm script exists", () => {
   expect(missing).toEqual([]);
 });
 
+/** Excerpts of environment files on the pages, whose first line names the file. */
+const excerpts = [...pages].flatMap(([path, { blocks }]) =>
+  blocks.flatMap(({ line, lines }) => {
+    const [, file = "", name = ""] = /^# (environments\/(.*)\.yaml)$/.exec(lines[0] ?? "") ?? [];
+    return file === "" ? [] : [{ location: `${path}:${line}`, file, name, lines }];
+  }),
+);
+
 test("every cdktf command names an environment, and options of cdktf", () => {
   const options = new Set([
     ...["--auto-approve", "--skip-provider-lock", "--migrate-state", "--skip-synth", "--hcl"],
   ]);
   const wrong = argumentsOf("npx cdktf").flatMap(({ location, args: [name = "", ...rest] }) => {
     const names = rest.filter((word) => !word.startsWith("-"));
-    const known: readonly string[] = [...shippedEnvironments, ...exampleEnvironments];
+    const page = location.replace(/:.*/, "");
+    const created = excerpts.filter((it) => it.location.startsWith(`${page}:`));
+    const known: readonly string[] = [
+      ...[...shippedEnvironments, ...exampleEnvironments],
+      ...created.map((it) => it.name),
+    ];
     const good =
       ["deploy", "diff", "destroy", "output", "synth"].includes(name) &&
       names.every((word) => known.includes(word)) &&
@@ -290,19 +306,22 @@ function merged(file: unknown, excerpt: unknown): unknown {
 }
 
 test("settings on every page are valid", () => {
-  const excerpts = [...pages].flatMap(([path, { blocks }]) =>
-    blocks.flatMap(({ line, lines }) => {
-      const [, file, name] = /^# (environments\/(.*)\.yaml)$/.exec(lines[0] ?? "") ?? [];
-      return file === undefined ? [] : [{ location: `${path}:${line}`, file, name, lines }];
-    }),
-  );
   expect(excerpts.length).toBeGreaterThan(6);
+  const files = new Map<string, unknown>();
   for (const { location, file, name, lines } of excerpts) {
-    const settings = existsSync(join(root, file))
-      ? parse(readFileSync(join(root, file), "utf8"))
-      : {};
-    const text = stringify(merged(settings, parse(lines.join("\n"))));
-    expect(() => parseEnvironment(name ?? "", location, text)).not.toThrow();
+    const excerpt = parse(lines.join("\n"));
+    const isShipped = existsSync(join(root, file));
+    // a file that a guide creates: its first excerpt has the stack, later ones add to it
+    const isFirst = !isShipped && isMap(excerpt) && "stack" in excerpt;
+    const before = isShipped ? parse(readFileSync(join(root, file), "utf8")) : files.get(file);
+    const settings = merged(isFirst ? {} : before, excerpt);
+    files.set(file, settings);
+    const environment = parseEnvironment(name, location, stringify(settings));
+    if (isShipped) continue;
+    // a page may show a rejection, with its message
+    const page = readFileSync(join(root, location.replace(/:.*/, "")), "utf8");
+    const findings = findingsOf(createStack(Testing.app(), environment));
+    expect(findings.filter((line) => !page.includes(line))).toEqual([]);
   }
 });
 
@@ -376,7 +395,7 @@ test("every page under docs can be reached from docs/README.md", () => {
 
 /** Requirements that a page may state for a command because tests cannot provide them. */
 const knownRequirements =
-  /^(a GPU|a GPU host|four GPUs|a cluster|a GPU cluster|kind|Docker|the internet|a registry|root|\w+ and the internet)$/;
+  /^(a GPU|a GPU host|four GPUs|a cluster|a GPU cluster|kind|Docker|the internet|a registry|root|an AWS account|a Google Cloud project|an Azure subscription|\w+ and the internet)$/;
 
 const wordsOf = (command: string) => command.split(" ");
 const startsWith = (words: readonly string[], start: readonly string[]) =>
