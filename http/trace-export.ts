@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { propagation, TraceFlags, trace } from "@opentelemetry/api";
 import { setGlobalErrorHandler, W3CTraceContextPropagator } from "@opentelemetry/core";
+import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-proto";
 import {
   defaultResource,
   detectResources,
@@ -80,10 +81,9 @@ export async function startTraceExport(
 
 async function exporterOf({ url, protocol }: TraceExportOptions): Promise<SpanExporter> {
   if (protocol === "grpc") {
-    const { OTLPTraceExporter } = await import("@opentelemetry/exporter-trace-otlp-grpc");
-    return new OTLPTraceExporter({ url });
+    const { OTLPTraceExporter: GrpcExporter } = await import("./otlp-grpc.ts");
+    return new GrpcExporter({ url });
   }
-  const { OTLPTraceExporter } = await import("@opentelemetry/exporter-trace-otlp-proto");
   return new OTLPTraceExporter({ url });
 }
 

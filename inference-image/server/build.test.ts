@@ -1,7 +1,11 @@
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
@@ -72,6 +76,27 @@ test("compiles the Triton emulator with gRPC and preprocessing", async () => {
   } finally {
     await triton.close();
   }
+  expect(await server.stop()).toBe("with code 0");
+});
+
+test("compiles the export of traces", async () => {
+  const received: string[] = [];
+  const collector = createServer(async (request, response) => {
+    received.push(`${request.url} ${await text(request)}`);
+    response.end();
+  });
+  await once(collector.listen(0, "127.0.0.1"), "listening");
+  const { port } = collector.address() as AddressInfo;
+  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}` };
+  server = await startEmbed({ env }, [main]);
+  const url = `http://127.0.0.1:${server.ports[0]}${embedPaths.embed}`;
+  await (await fetch(url, { method: "POST" })).text();
+  await server.stop();
+  collector.close();
+  // protobuf, which contains names as they are
+  expect(received.join()).toMatch(/^\/v1\/traces .*POST \/embed/s);
+
+  server = await startEmbed({ env: { ...env, OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" } }, [main]);
   expect(await server.stop()).toBe("with code 0");
 });
 
