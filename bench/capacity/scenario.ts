@@ -187,8 +187,8 @@ function measuredShare(
 
 /**
  * Returns decoding and ingest capacity of the host. Cores are divided between decoding and the
- * Triton servers in proportion to their CPU time per image, unless the ingest time of a Triton
- * server was measured.
+ * Triton servers in proportion to their CPU time per image. A given ingest time (`--ingest-ms`)
+ * does not depend on the cores.
  */
 export function hostShareOf(scenario: Scenario, times: ServiceTimes): HostShare {
   const { payload, topology, gpus } = scenario;

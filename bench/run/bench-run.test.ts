@@ -363,7 +363,7 @@ describe("addresses given on the command line", () => {
     const { record } = await runEmbedAddress((_request, response) => response.end("{}"));
     expect(record.loadPoints).toEqual([]);
     expect(record.failures).toEqual([
-      "addresses/embed embed-http: response to octet-stream: expected rows of 2048 bytes, got 2 bytes",
+      "addresses/embed embed-http: the application/octet-stream response must be rows of 2048 bytes, got 2 bytes",
     ]);
   });
 });

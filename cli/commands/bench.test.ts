@@ -108,7 +108,7 @@ test("fails with exit code 1 if an address returns no embeddings and records the
   server.close();
   expect({ code, last: stderr.split("\n").at(-1) }).toEqual({
     code: 1,
-    last: "✘ parity addresses/embed embed-http: response to octet-stream: expected rows of 2048 bytes, got 5 bytes",
+    last: "✘ parity addresses/embed embed-http: the application/octet-stream response must be rows of 2048 bytes, got 5 bytes",
   });
   expect(readdirSync(reports)).toHaveLength(3);
 });

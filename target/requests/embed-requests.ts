@@ -70,7 +70,7 @@ export function rows(body: Buffer, width: number): readonly Float32Array[] {
   const rowBytes = width * Float32Array.BYTES_PER_ELEMENT;
   if (body.length === 0 || body.length % rowBytes !== 0) {
     throw new Error(
-      `response to octet-stream: expected rows of ${rowBytes} bytes, got ${body.length} bytes`,
+      `the application/octet-stream response must be rows of ${rowBytes} bytes, got ${body.length} bytes`,
     );
   }
   return Array.from({ length: body.length / rowBytes }, (_, row) =>
