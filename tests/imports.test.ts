@@ -28,6 +28,7 @@ const packages = [
   "model-tools",
   "client",
   "inference",
+  "monitoring",
   "contract",
   "examples/photo-dedupe",
 ];
@@ -72,6 +73,7 @@ const forbidden: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 const guarded: readonly { readonly name: RegExp; readonly only: readonly string[] }[] = [
   { name: /^cdktf$/, only: ["constructs/terraform/cdktf.ts"] },
   { name: /^(@cdktf\/|constructs$)/, only: ["constructs/", "stacks/"] },
+  { name: /^@grafana\//, only: ["monitoring/grafana.ts"] },
   // the root of a provider package loads every resource: seconds of synth time
   { name: /^@cdktf\/provider-[a-z]+$/, only: [] },
   {

@@ -35,6 +35,7 @@ import { modelRepositoryMount, type ServerEnvName } from "../contract/server/ser
 import { renderTritonCommand, restrictControl } from "../contract/triton-flags.ts";
 import { kindsOf, type ModelKind, tritonModelName } from "../contract/triton-models.ts";
 import { firstStronglyTyped } from "../contract/triton-releases.ts";
+import { queueTime } from "../monitoring/expressions.ts";
 import { schemaYaml } from "../stacks/settings/schema-yaml.ts";
 import { type JsonSchema, schemaTable } from "../stacks/settings/settings-docs.ts";
 import { valuesFiles } from "./render-chart-values.ts";
@@ -140,21 +141,6 @@ const instancesMark = "# CHART-INSTANCES";
 
 /** Placeholder for the engine cache's prefix, which a template replaces with the hash of everything that engines depend on. */
 const enginesMark = "CHART-ENGINES";
-
-/**
- * Average queue time per request in Triton, in milliseconds. Counters of all models are summed before the division, because a
- * mean of the models' averages would weight an idle model like a busy one. The result is 0 without traffic, because an
- * autoscaler needs a value. `BY`, `SELECTOR` and `WINDOW` are placeholders for labels, a selector and a duration.
- */
-const queueTime = {
-  expression: [
-    "sum by (BY) (rate(nv_inference_queue_duration_us{SELECTOR}[WINDOW]))",
-    "/ clamp_min(sum by (BY) (rate(nv_inference_request_success{SELECTOR}[WINDOW])), 0.001)",
-    "/ 1000",
-  ].join(" "),
-  record: "clipstack:triton_queue_milliseconds:rate",
-  adapterMetric: "clipstack_triton_queue_milliseconds",
-} as const;
 
 /** Variables of the embed server that have chart values of their own. */
 const ownEnv = [

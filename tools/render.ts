@@ -19,6 +19,7 @@ import { llmsText } from "./render-llms.ts";
 import { metricDocs } from "./render-metrics.ts";
 import { modelConfigFiles } from "./render-model-configs.ts";
 import { modelDocs } from "./render-models.ts";
+import { monitoringFiles } from "./render-monitoring.ts";
 import { outputPages } from "./render-outputs.ts";
 import { resultsDocs } from "./render-results.ts";
 import type { RenderedFile } from "./rendered-file.ts";
@@ -29,6 +30,7 @@ const completeProducers: readonly (() => readonly RenderedFile[])[] = [
   settingsSchemaFiles,
   imageLockFiles,
   chartFiles,
+  monitoringFiles,
   () => [ruleIdFile()],
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "docs/gpus.md", text: gpuDocs() }],

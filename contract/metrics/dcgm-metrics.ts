@@ -3,7 +3,7 @@ import { type Metric, namesOf } from "./metric.ts";
 /** Labels of every field; DCGM exporter adds others, on Kubernetes those of the pod that uses the GPU. */
 const labels = ["gpu", "UUID", "modelName", "Hostname"] as const;
 
-/** Fields of DCGM exporter that dashboards and alerts use. Its default counters lack the power limit and the throttling times. */
+/** Fields of DCGM exporter that dashboards and alerts use. Its default counters lack the power limit and the clock events. */
 export const dcgmMetricTable = {
   utilization: {
     name: "DCGM_FI_DEV_GPU_UTIL",
@@ -61,19 +61,12 @@ export const dcgmMetricTable = {
     labels,
     help: "Memory clock frequency (in MHz).",
   },
-  powerViolation: {
-    name: "DCGM_FI_DEV_POWER_VIOLATION",
-    type: "counter",
-    unit: "microseconds",
-    labels,
-    help: "Throttling duration due to power constraints (in us).",
-  },
-  thermalViolation: {
-    name: "DCGM_FI_DEV_THERMAL_VIOLATION",
-    type: "counter",
-    unit: "microseconds",
-    labels,
-    help: "Throttling duration due to thermal constraints (in us).",
+  clockEvents: {
+    name: "DCGM_EXP_CLOCK_EVENTS_COUNT",
+    type: "gauge",
+    unit: "samples",
+    labels: [...labels, "clock_event"],
+    help: "Count of clock events within the user-specified time window (see clock-events-count-window-size param).",
   },
   xid: {
     name: "DCGM_FI_DEV_XID_ERRORS",

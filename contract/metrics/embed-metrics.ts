@@ -77,6 +77,13 @@ export const embedMetricTable = {
     labels: byTower,
     help: "Images or texts per execution of the model.",
   },
+  ready: {
+    name: "clipstack_embed_ready",
+    type: "gauge",
+    unit: "0 or 1",
+    labels: [],
+    help: "1 if the server is ready, as in GET /readyz.",
+  },
   pendingImages: {
     name: "clipstack_embed_pending_images",
     type: "gauge",

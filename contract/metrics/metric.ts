@@ -27,6 +27,8 @@ export const labelMeanings = {
   target: "`host:port` of a Triton server",
   version: "version of the model",
   reason: "`REJECTED`, `CANCELED`, `BACKEND` or `OTHER`",
+  clock_event:
+    "reason for lower clocks, such as `hw_thermal`, `sw_thermal`, `hw_power_brake`, `power_cap`",
   gpu_uuid: "UUID of the GPU",
   gpu: "index of the GPU",
   UUID: "UUID of the GPU",

@@ -24,6 +24,8 @@ export interface EmbedMetrics {
   pending(items: number): void;
   /** Sets the function that reads the bytes of admitted bodies at each scrape. */
   pendingBytesFrom(read: () => number): void;
+  /** Sets the function that reads whether the server is ready at each scrape. */
+  readyFrom(read: () => Promise<boolean>): void;
   readonly contentType: string;
   text(): Promise<string>;
 }
@@ -68,7 +70,7 @@ function metricsOf(registry: Registry) {
   };
   return {
     counter: (key: EmbedMetricKey) => new Counter<string>(definition(key)),
-    gauge: (key: EmbedMetricKey, collect?: (this: Gauge<string>) => void) =>
+    gauge: (key: EmbedMetricKey, collect?: (this: Gauge<string>) => void | Promise<void>) =>
       new Gauge<string>({ ...definition(key), ...(collect && { collect }) }),
     histogram: (key: EmbedMetricKey, buckets: readonly number[] = secondsBuckets) =>
       new Histogram<string>({ ...definition(key), buckets: [...buckets] }),
@@ -128,10 +130,16 @@ function towerMetrics(registry: Registry): Pick<EmbedMetrics, "tower"> {
   }
 }
 
-function pendingMetrics(registry: Registry): Pick<EmbedMetrics, "pending" | "pendingBytesFrom"> {
+function pendingMetrics(
+  registry: Registry,
+): Pick<EmbedMetrics, "pending" | "pendingBytesFrom" | "readyFrom"> {
   const { gauge } = metricsOf(registry);
   const items = gauge("pendingImages");
   let readBytes = () => 0;
+  let readReady = async () => false;
+  gauge("ready", async function () {
+    this.set((await readReady()) ? 1 : 0);
+  });
   gauge("pendingBytes", function () {
     this.set(readBytes());
   });
@@ -139,6 +147,9 @@ function pendingMetrics(registry: Registry): Pick<EmbedMetrics, "pending" | "pen
     pending: (count) => items.inc(count),
     pendingBytesFrom(read) {
       readBytes = read;
+    },
+    readyFrom(read) {
+      readReady = read;
     },
   };
 }

@@ -137,6 +137,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     },
   });
   metrics.pendingBytesFrom(() => requests.bytes);
+  metrics.readyFrom(async () => !state.draining && (await models.ready()));
   registerErrorResponses(app, requests, (request) => keys?.nameOf(request));
   if (options.loopbackOnly === true) rejectOtherOrigins(app);
   const addRoute = routeAdder(app, keys);
