@@ -88,7 +88,7 @@ function splitAssignment(line: string): readonly [string, string] {
 /** URL of the container itself that a health check's command requests. */
 function urlIn(command: string): Probe["http"] {
   const match =
-    /http:\/\/(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(?::(\d+))?(\/[^\s"'`)]*)?/.exec(
+    /https?:\/\/(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(?::(\d+))?(\/[^\s"'`)]*)?/.exec(
       command,
     );
   return match === null ? undefined : { port: Number(match[1] ?? 80), path: match[2] ?? "/" };

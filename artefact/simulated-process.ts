@@ -80,6 +80,10 @@ export function embedEnv(
     delete env.API_KEY;
     notes.add(`${workload.name}: no authentication, because its key is known only to Terraform`);
   }
+  if (hostFileVariables.some((name) => env[name] !== undefined)) {
+    for (const name of hostFileVariables) delete env[name];
+    notes.add(`${workload.name}: no keys and no TLS, because their files are on the host`);
+  }
   const parsed = serverEnv.parse(workload.env);
   if (parsed.BACKEND === "onnxruntime") {
     env.MODEL_REPOSITORY = repository ?? volumes.hostPath(parsed.MODEL_REPOSITORY);
@@ -96,6 +100,13 @@ export function embedEnv(
   ).join(",");
   return env;
 }
+
+/** The simulation has no files of the host. */
+const hostFileVariables = [
+  "TLS_CERT_FILE",
+  "TLS_KEY_FILE",
+  "API_KEYS_FILE",
+] as const satisfies ServerEnvName[];
 
 const tlsVariables = [
   "TRITON_TLS_CA_FILE",

@@ -21,10 +21,20 @@ const blocks: readonly (readonly [StackName, string, Settings])[] = [
   ["kubernetes", "triton", { triton: { backend: "tensorrt", engineCache: { enabled: true } } }],
 ];
 
+const tls = { certificate: "/etc/clipstack/tls.crt", key: "/etc/clipstack/tls.key" };
+
 /** Settings without which a key has no effect. */
 const prerequisites: Settings = {
   "single-gpu embed.upstream": { embed: { backend: "triton" } },
   "single-gpu embed.upstreams": { embed: { backend: "triton" } },
+  "single-gpu embed.allowPlaintext": { embed: { expose: "all-interfaces" } },
+  "multi-gpu embed.allowPlaintext": { embed: { expose: "all-interfaces" } },
+  "single-gpu tritonTrt.allowPlaintext": { tritonTrt: { expose: "all-interfaces" } },
+  "multi-gpu perGpu.allowPlaintext": { perGpu: { expose: "all-interfaces" } },
+  "single-gpu embed.tls.certificate": { embed: { tls } },
+  "single-gpu embed.tls.key": { embed: { tls } },
+  "multi-gpu embed.tls.certificate": { embed: { tls } },
+  "multi-gpu embed.tls.key": { embed: { tls } },
   "single-gpu tritonTrt.allowUnauthenticated": { tritonTrt: { expose: "all-interfaces" } },
   "multi-gpu perGpu.allowUnauthenticated": { perGpu: { expose: "all-interfaces" } },
   "multi-gpu perGpu.backend": { perGpu: { backend: "onnxruntime" } },
@@ -36,6 +46,9 @@ const prerequisites: Settings = {
 const texts: Settings = {
   image: "registry.example/other:1.0",
   keySecret: "token",
+  certificate: "/etc/other/tls.crt",
+  key: "/etc/other/tls.key",
+  keys: "/etc/other/keys.json",
   storageClass: "fast",
   prometheus: "http://prometheus.example",
 };

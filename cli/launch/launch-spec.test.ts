@@ -140,7 +140,7 @@ test("builds the image with the models of the environment", () => {
 });
 
 test("reads the key of a public port from the shell, with a note", () => {
-  const { spec } = launch({ ...onGpu, embed: { expose: "all-interfaces" } });
+  const { spec } = launch({ ...onGpu, embed: { expose: "all-interfaces", allowPlaintext: true } });
   expect(spec.secrets).toEqual(["API_KEY"]);
   expect(JSON.stringify(spec.env)).not.toContain("API_KEY");
   expect(shellText(dockerRun(spec))).toContain("--env API_KEY \\\n  --publish 0.0.0.0:8002:8002");

@@ -30,6 +30,9 @@ export function requireOneContainer({
         `the all-in-one image has no ${service.name}, only ${Object.keys(servicePorts).join(", ")}`,
       );
     }
+    if (workload.env.TLS_CERT_FILE !== undefined || workload.env.API_KEYS_FILE !== undefined) {
+      throw rejected(`${service.name} has files of a host (embed.tls, embed.keys)`);
+    }
     const block = containers.find((it) => it.address === address);
     if (block !== undefined) found.set(workload, block);
   }

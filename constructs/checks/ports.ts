@@ -54,6 +54,23 @@ export function nodePortFindings(nodePort: number, mapped: readonly number[]): r
   ];
 }
 
+/** Label of a container that may be published on all interfaces without TLS, which the review reads. */
+export const plaintextLabel = "allow-plaintext";
+
+/** Rejects a port that is published on all interfaces without TLS. */
+export function plaintextFindings(
+  expose: "loopback" | "all-interfaces",
+  isAllowed: boolean,
+  unless?: string,
+): readonly string[] {
+  return findingIf(
+    expose !== "loopback" && !isAllowed,
+    "expose",
+    `be loopback${unless === undefined ? "" : ` unless ${unless}`}, because requests would be sent in clear text; allowPlaintext: true exposes the port anyway`,
+    "'all-interfaces'",
+  );
+}
+
 /** Rejects a Triton server published on all interfaces, because Triton has no authentication. */
 export function exposureFindings(
   expose: "loopback" | "all-interfaces",

@@ -5,6 +5,7 @@ import type {
 } from "@cdktf/provider-docker/lib/container/index.js";
 import type { IConstruct } from "constructs";
 import { check } from "../checks/findings.ts";
+import { plaintextLabel } from "../checks/ports.ts";
 import { stopSeconds, stopTimeFindings } from "../checks/stop-times.ts";
 import { TerraformStack } from "../terraform/cdktf.ts";
 
@@ -36,6 +37,14 @@ export function labels(
 ): { label: string; value: string }[] {
   const all = { environment: TerraformStack.of(of).node.id, service, ...more };
   return Object.entries(all).map(([name, value]) => ({ label: `clipstack.${name}`, value }));
+}
+
+/** Label that tells the review that the settings allow a port on all interfaces without TLS; others do not synthesize. */
+export function plaintextLabels(
+  expose: "loopback" | "all-interfaces" = "loopback",
+  scheme: "http" | "https" = "http",
+): Readonly<Record<string, string>> {
+  return expose === "loopback" || scheme === "https" ? {} : { [plaintextLabel]: "true" };
 }
 
 /** `/tmp` in memory, for a container with a read-only file system. */

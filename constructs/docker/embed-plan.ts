@@ -15,8 +15,9 @@ import {
 import type { GpuId } from "../checks/gpus.ts";
 import { u8FileFindings } from "../checks/weights.ts";
 import type { FileKind } from "../models/served-towers.ts";
+import { type EmbedAccess, type EmbedAccessProps, embedAccess } from "./embed-access.ts";
 import type { GpuHost } from "./gpu-host.ts";
-import type { Exposure, HostUse } from "./host-plan.ts";
+import type { HostUse } from "./host-plan.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import { type RemoteUpstream, remoteUpstreamPlan, upstreamFindings } from "./remote-upstreams.ts";
 import type { ServerImage } from "./server-image.ts";
@@ -53,7 +54,7 @@ export interface RemoteModels {
   readonly jpegKind?: keyof typeof daliModels;
 }
 
-export interface EmbedServerProps {
+export interface EmbedServerProps extends EmbedAccessProps {
   readonly host: GpuHost;
   /** Embed image; `embed-gpu` for ONNX Runtime on a GPU. */
   readonly image: ServerImage;
@@ -64,12 +65,6 @@ export interface EmbedServerProps {
    * @default 8002
    */
   readonly port?: number;
-  /**
-   * Interfaces on which the port is published.
-   *
-   * @default "loopback"
-   */
-  readonly expose?: Exposure;
   /**
    * Memory limit in MiB.
    *
@@ -97,7 +92,8 @@ export interface EmbedPlan {
   /** Specs of the served models; the first is the default. */
   readonly models: readonly ModelSpec[];
   readonly gpus: readonly GpuId[];
-  /** Environment variables, without those of the GPU request and of the authentication. */
+  readonly access: EmbedAccess;
+  /** Environment variables, without those of the GPU request and of a key in a variable. */
   readonly env: Partial<Record<ServerEnvName, string>> & { readonly NODE_OPTIONS: string };
   readonly mounts: readonly ContainerVolumes[];
   /** Maximum start time. */
@@ -122,6 +118,7 @@ export function embedPlan(props: EmbedServerProps, name: string): EmbedPlan {
   const models = modelsOf(backend);
   const gpus = !isGateway && host.accelerator === "gpu" ? backend.gpus : [];
   const remote = remoteUpstreamPlan(upstreams);
+  const access = embedAccess(props);
   const executed = isGateway ? [] : models;
   const queueBytes = serverEnv.shape.MAX_QUEUE_BYTES.parse(undefined);
   const onGpu = gpus.length > 0;
@@ -131,23 +128,26 @@ export function embedPlan(props: EmbedServerProps, name: string): EmbedPlan {
   return {
     models,
     gpus,
+    access,
     env: {
       ...serverSettings(backend, gpus, remote.targets),
       ...remote.env,
+      ...access.env,
       MAX_PIXELS_IN_FLIGHT: String(pixelsInFlight),
       NODE_OPTIONS: nodeOptions,
     },
-    mounts: [...weightsMounts(backend), ...remote.mounts],
+    mounts: [...weightsMounts(backend), ...remote.mounts, ...access.mounts],
     startSeconds: startSecondsOf(backend),
     memoryMiB,
     use: {
       ...(onGpu && { gpus: { ids: gpus, use } }),
       ports: [{ service: name, prop: "port", port, expose }],
       memory: { service: name, miB: memoryMiB },
-      files: remote.files,
+      files: [...remote.files, ...access.files],
     },
     needsIpv6: remote.needsIpv6,
     findings: [
+      ...access.findings,
       ...upstreamFindings(upstreams, isGateway ? backend.upstreams.length : undefined),
       ...(isGateway
         ? []
@@ -164,7 +164,7 @@ export function embedPlan(props: EmbedServerProps, name: string): EmbedPlan {
       modelKind: kindOf(backend),
       ...jpegKindOf(backend),
       ...(remote.targets.length > 0 && { upstreams: [...remote.targets] }),
-      authorization: expose === "loopback" ? undefined : "bearer",
+      authorization: access.requiresKey ? "bearer" : undefined,
     },
   };
 }

@@ -133,11 +133,14 @@ test("has time for the engine builds of its Triton servers", () => {
   expect(synthEmbed().container.healthcheck.start_period).toBe("2m0s");
 });
 
+const exposed = { expose: "all-interfaces", allowPlaintext: true } as const;
+const tls = { certificate: "/etc/clipstack/tls/tls.crt", key: "/etc/clipstack/tls/tls.key" };
+
 test("binds to the loopback interface unless it is exposed", () => {
   expect(synthEmbed({ port: 9000 }).container.ports).toEqual([
     { internal: 8002, external: 9000, ip: "127.0.0.1" },
   ]);
-  expect(synthEmbed({ expose: "all-interfaces" }).container.ports[0].ip).toBe("0.0.0.0");
+  expect(synthEmbed(exposed).container.ports[0].ip).toBe("0.0.0.0");
 });
 
 test("requires no key on the loopback interface", () => {
@@ -148,7 +151,7 @@ test("requires no key on the loopback interface", () => {
 });
 
 test("requires a key from a sensitive variable if it is exposed", () => {
-  const { container, server, json } = synthEmbed({ expose: "all-interfaces" });
+  const { container, server, json } = synthEmbed(exposed);
   expect(container.env).toContain(`API_KEY=${expression("var.embed_api_key")}`);
   expect(settingsOf(container).ALLOW_ANONYMOUS).toBe("false");
   expect(json.variable.embed_api_key).toMatchObject({
@@ -164,6 +167,66 @@ test("requires a key from a sensitive variable if it is exposed", () => {
   });
   expect(json.variable.embed_api_key).not.toHaveProperty("default");
   expect(server.service.authorization).toBe("bearer");
+});
+
+test("serves HTTPS with files of the host, and mounts their folder so that a rename replaces them", () => {
+  const { container, server, json } = synthEmbed({
+    expose: "all-interfaces",
+    tls,
+    keys: "/etc/clipstack/keys.json",
+  });
+  expect(container.volumes).toEqual(
+    expect.arrayContaining(
+      ["/etc/clipstack/tls", "/etc/clipstack"].map((host_path) => ({
+        host_path,
+        container_path: `/host${host_path}`,
+        read_only: true,
+      })),
+    ),
+  );
+  expect(container.env).toEqual(
+    expect.arrayContaining([
+      "TLS_CERT_FILE=/host/etc/clipstack/tls/tls.crt",
+      "TLS_KEY_FILE=/host/etc/clipstack/tls/tls.key",
+      "API_KEYS_FILE=/host/etc/clipstack/keys.json",
+    ]),
+  );
+  expect(container.healthcheck.test.at(-1)).toBe("https://127.0.0.1:8002/readyz");
+  expect(server.service.endpoints[0]?.url).toMatch(/^https:/);
+  expect(server.service.authorization).toBe("bearer");
+  // the key is in no state and in no variable of the container
+  expect(json).not.toHaveProperty("variable");
+  expect(JSON.stringify(container)).not.toMatch(/API_KEY=|ALLOW_ANONYMOUS|allow-plaintext/);
+});
+
+test("requires keys of a file on the loopback interface too", () => {
+  const { container, server } = synthEmbed({ keys: "/etc/clipstack/keys.json" });
+  expect(settingsOf(container).ALLOW_ANONYMOUS).toBe("false");
+  expect(server.service.authorization).toBe("bearer");
+});
+
+test.each<[string, Partial<EmbedServerProps>, string]>([
+  [
+    "a public port without TLS",
+    { expose: "all-interfaces" },
+    "expose must be loopback unless tls is set, because requests would be sent in clear text; allowPlaintext: true exposes the port anyway, got 'all-interfaces'",
+  ],
+  [
+    "a file in a folder that cannot be mounted",
+    { keys: "/etc/keys.json" },
+    "keys must be in a folder such as /etc/clipstack, because the container gets its folder, got '/etc/keys.json'",
+  ],
+])("rejects %s", (_, props, message) => {
+  expect(findings((stack) => embedIn(stack, hostIn(stack), props))).toEqual([
+    `test/embed: ${message}`,
+  ]);
+});
+
+test("labels a container that may be exposed without TLS", () => {
+  expect(synthEmbed(exposed).container.labels).toContainEqual({
+    label: "clipstack.allow-plaintext",
+    value: "true",
+  });
 });
 
 test("checks its health with a program in its image", () => {

@@ -21,11 +21,18 @@ import {
   healthcheck,
   healthcheckOf,
   labels,
+  plaintextLabels,
   stopAfter,
   tmpfs,
   verdictSeconds,
 } from "./container-defaults.ts";
-import { type EmbedServerProps, embedPlan, graceSeconds, tmpMiB } from "./embed-plan.ts";
+import {
+  type EmbedPlan,
+  type EmbedServerProps,
+  embedPlan,
+  graceSeconds,
+  tmpMiB,
+} from "./embed-plan.ts";
 import { gpuRequest } from "./gpu-request.ts";
 import { HealthGate } from "./health-gate.ts";
 import { bindAddress } from "./host-plan.ts";
@@ -38,7 +45,7 @@ export class EmbedServer extends Construct {
   readonly models: readonly ModelSpec[];
   /** Underlying container. For anything the props do not cover, use `container.addOverride()`. */
   readonly container: Container;
-  /** Bearer token required from clients if the port is published on all interfaces: `TF_VAR_<name>_api_key`. */
+  /** Bearer token required from clients if the port is published on all interfaces, without `keys`: `TF_VAR_<name>_api_key`. */
   readonly apiKey?: TerraformVariable;
   /** Name, for one line about the stack. */
   readonly summary: string;
@@ -59,7 +66,8 @@ export class EmbedServer extends Construct {
     check(this, () => plan.findings);
     host.require(plan.use, this);
     if (plan.needsIpv6) host.network.ipv6 = true;
-    if (expose !== "loopback") this.apiKey = apiKeyVariable(this, name);
+    const { keyInVariable, scheme } = plan.access;
+    if (keyInVariable) this.apiKey = apiKeyVariable(this, name);
 
     const request = gpuRequest(plan.gpus);
     this.container = new Container(this, "container", {
@@ -69,16 +77,16 @@ export class EmbedServer extends Construct {
       provider: host.services,
       name: objectName(this),
       image: image.imageId,
-      labels: labels(this, name),
+      labels: labels(this, name, plaintextLabels(expose, scheme)),
       gpus: request.gpus,
       runtime: request.runtime,
-      env: environmentList({ ...request.env, ...plan.env, ...accessSettings(this.apiKey) }),
+      env: environmentList({ ...request.env, ...plan.env, ...accessSettings(plan, this.apiKey) }),
       tmpfs: tmpfs(tmpMiB),
       networksAdvanced: [{ name: host.network.name }],
       ports: [{ internal: embedPort, external: port, ip: bindAddress(expose) }],
       volumes: [...plan.mounts],
       healthcheck: healthcheck(
-        healthcheckOf(`http://127.0.0.1:${embedPort}${embedPaths.readyz}`),
+        healthcheckOf(`${scheme}://127.0.0.1:${embedPort}${embedPaths.readyz}`),
         plan.startSeconds,
       ),
       ...stopAfter(graceSeconds),
@@ -91,7 +99,7 @@ export class EmbedServer extends Construct {
       timeoutSeconds: verdictSeconds(plan.startSeconds),
     });
 
-    const url = `http://${host.clientAddress(expose)}:${port}`;
+    const url = `${scheme}://${host.clientAddress(expose)}:${port}`;
     this.service = {
       ...plan.service,
       resources: { container: addressOf(this.container) },
@@ -121,9 +129,11 @@ function apiKeyVariable(server: EmbedServer, service: string): TerraformVariable
   return variable;
 }
 
-/** Settings of the authentication: a port on the loopback interface requires no key. */
+/** Settings of the authentication: without keys in a file, a port on the loopback interface requires no key. */
 function accessSettings(
+  { access }: EmbedPlan,
   apiKey: TerraformVariable | undefined,
 ): Partial<Record<ServerEnvName, string>> {
-  return apiKey === undefined ? { ALLOW_ANONYMOUS: "true" } : { API_KEY: apiKey.stringValue };
+  if (apiKey !== undefined) return { API_KEY: apiKey.stringValue };
+  return access.requiresKey ? {} : { ALLOW_ANONYMOUS: "true" };
 }

@@ -34,6 +34,7 @@ class Site extends Construct {
       image: tools,
       backend: { kind: "triton", upstreams: [triton] },
       expose: "all-interfaces",
+      allowPlaintext: true,
     });
     new EnvironmentOutput(this, "environment", {
       where: host,

@@ -17,7 +17,7 @@ import {
   releaseFindings,
   tritonOptionFindings,
 } from "../checks/images.ts";
-import { exposureFindings } from "../checks/ports.ts";
+import { exposureFindings, plaintextFindings } from "../checks/ports.ts";
 import { exposure, gpuId, memoryLimitMiB, port } from "../checks/prop-types.ts";
 import { u8FileFindings, weightsFindings } from "../checks/weights.ts";
 import { type FileKind, type ServedTower, towerKind } from "../models/served-towers.ts";
@@ -96,6 +96,12 @@ export interface TritonServerProps extends ModelConfigSettings {
    * @default false
    */
   readonly allowUnauthenticated?: boolean;
+  /**
+   * Whether publishing on all interfaces is allowed although Triton has no TLS.
+   *
+   * @default false
+   */
+  readonly allowPlaintext?: boolean;
   /**
    * Triton server that is replaced first. This one keeps serving until that one is healthy.
    *
@@ -281,6 +287,7 @@ function tritonFindings(
       ["backend", backend, "onnxruntime"],
     ]),
     ...exposureFindings(expose, props.allowUnauthenticated ?? false, modelControl),
+    ...plaintextFindings(expose, props.allowPlaintext ?? false),
   ];
 }
 

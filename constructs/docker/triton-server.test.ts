@@ -126,7 +126,11 @@ test("publishes Triton's three ports on the loopback interface", () => {
 });
 
 test("keeps metrics on the loopback interface when it is exposed", () => {
-  const { container } = synthTriton({ expose: "all-interfaces", allowUnauthenticated: true });
+  const { container } = synthTriton({
+    expose: "all-interfaces",
+    allowUnauthenticated: true,
+    allowPlaintext: true,
+  });
   expect(container.ports.map(({ ip }: { ip: string }) => ip)).toEqual([
     "0.0.0.0",
     "0.0.0.0",
@@ -446,7 +450,7 @@ test("outputs its endpoints and its address in the state", () => {
 
 test("uses the host name of the Docker endpoint if it is exposed", () => {
   const { server } = synthTriton(
-    { expose: "all-interfaces", allowUnauthenticated: true },
+    { expose: "all-interfaces", allowUnauthenticated: true, allowPlaintext: true },
     { docker: "ssh://gpu@gpu-1" },
   );
   expect(server.service.endpoints.map(({ url }) => url)).toEqual([
@@ -469,8 +473,9 @@ test("rejects an exposed Triton, which has no authentication", () => {
   const expose = "all-interfaces";
   expect(findings((stack) => triton(stack, { expose }, {}))).toEqual([
     "test/triton: expose must be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it anyway, got 'all-interfaces'",
+    "test/triton: expose must be loopback, because requests would be sent in clear text; allowPlaintext: true exposes the port anyway, got 'all-interfaces'",
   ]);
-  const allowed = { expose, allowUnauthenticated: true } as const;
+  const allowed = { expose, allowUnauthenticated: true, allowPlaintext: true } as const;
   expect(findings((stack) => triton(stack, allowed, {}))).toEqual([]);
 });
 

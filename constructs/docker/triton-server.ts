@@ -14,7 +14,7 @@ import { type FileKind, towerSuffix } from "../models/served-towers.ts";
 import { exitTimeoutSeconds } from "../models/triton-times.ts";
 import { addressOf } from "../terraform/cdktf.ts";
 import { nameInStack, objectName } from "../terraform/names.ts";
-import { checkStopTimes, labels, verdictSeconds } from "./container-defaults.ts";
+import { checkStopTimes, labels, plaintextLabels, verdictSeconds } from "./container-defaults.ts";
 import { DaliModels } from "./dali-models.ts";
 import { EngineCache } from "./engine-cache.ts";
 import { HealthGate } from "./health-gate.ts";
@@ -98,6 +98,7 @@ export class TritonServer extends Construct {
       name,
       image: image.imageId,
       labels: labels(this, service, {
+        ...plaintextLabels(props.expose),
         // without model control, a changed configuration must replace the container
         ...(modelControl === "none" && {
           "model-configuration": configurations.map(({ version }) => version).join(" "),

@@ -86,7 +86,12 @@ describe.skipIf(missing !== "")(
         accelerator: "gpu",
         host: { docker: docker.endpoint, gpu: change.gpu ?? "rtx-4080", count: 1 },
         network: "clipstack-test-review",
-        embed: { image: embedImage, port: ports[0], expose: change.expose ?? "loopback" },
+        embed: {
+          image: embedImage,
+          port: ports[0],
+          expose: change.expose ?? "loopback",
+          allowPlaintext: change.expose !== undefined,
+        },
         tritonOnnx: {
           image: tritonImages[0],
           ports: tritonPortsOf(ports[1]),

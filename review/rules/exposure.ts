@@ -1,5 +1,5 @@
 import { selects } from "../../artefact/cluster-objects.ts";
-import { type PortClaim, portConflicts } from "../../constructs/checks/ports.ts";
+import { type PortClaim, plaintextLabel, portConflicts } from "../../constructs/checks/ports.ts";
 import { isLoopback } from "../../contract/loopback.ts";
 import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import { serviceTypes } from "../facts/chart-documents.ts";
@@ -39,6 +39,13 @@ function serviceType(value: unknown): string {
 /** Published ports that other hosts can reach. */
 function openPorts({ values }: ServiceContainer) {
   return publishedPorts(values).filter(({ ip }) => !isLoopback(ip));
+}
+
+/** Whether the settings of a container allow plain text. */
+function allowsPlaintext({ values }: ServiceContainer): boolean {
+  return blocks(values.labels).some(
+    ({ label, value }) => label === `clipstack.${plaintextLabel}` && value === "true",
+  );
 }
 
 function* tritonsOpenAt(change: StackChange, internal: readonly number[]) {
@@ -146,6 +153,23 @@ export const exposureRules: readonly ReviewRule[] = [
         yield {
           address: resource.address,
           message: `the embed server must require an API key if its Service is a ${type}, got none`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "plain-text-exposed",
+    severity: "error",
+    fix: "set embed.tls, set expose to loopback, or set allowPlaintext: true if the network is private or a proxy has TLS",
+    *find(change) {
+      for (const container of serviceContainers(change)) {
+        const isServer = container.kind === "embed" || container.kind === "triton";
+        if (!isServer || container.env.has("TLS_CERT_FILE") || allowsPlaintext(container)) continue;
+        const [open] = openPorts(container);
+        if (open === undefined) continue;
+        yield {
+          address: container.address,
+          message: `must have TLS if it is reachable from other hosts, at ${hostAddress(open)}: requests and keys are sent in clear text`,
         };
       }
     },

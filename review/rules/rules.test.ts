@@ -165,7 +165,7 @@ test.each(shippedEnvironments)("finds only notes in the shipped environment %s",
 
 test.each([
   ["single-gpu", "accelerator: cpu"],
-  ["single-gpu", "embed: { backend: triton, expose: all-interfaces }"],
+  ["single-gpu", "embed: { backend: triton, expose: all-interfaces, allowPlaintext: true }"],
   ["single-gpu", "tritonOnnx: { modelControl: explicit, server: emulator }"],
   ["single-gpu", "tritonTrt: { instancesPerGpu: 4, cudaGraphs: true }"],
   ["single-gpu", "tritonOnnx: { preferredBatchSizes: [4, 16] }"],

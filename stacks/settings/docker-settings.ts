@@ -141,6 +141,11 @@ const memoryMiB = memoryLimitMiB
     "Memory limit of the container in MiB. Default: from the models and the largest requests (docs/deploy.md).",
   );
 
+const allowPlaintext = z
+  .boolean()
+  .default(false)
+  .describe("Allow `expose: all-interfaces` without TLS: requests are sent in clear text.");
+
 /** Settings of every embed server on a GPU host. */
 export const embedService = {
   memoryMiB,
@@ -148,8 +153,23 @@ export const embedService = {
   image: embedImage,
   port: port.default(hostPorts.embed).describe("Port of the host."),
   expose: expose.describe(
-    "Network interfaces that the port is bound to. `all-interfaces` requires an API key, which Terraform reads from `TF_VAR_embed_api_key`.",
+    "Network interfaces that the port is bound to. `all-interfaces` requires `tls`, and `keys` or an API key, which Terraform reads from `TF_VAR_embed_api_key`.",
   ),
+  tls: z
+    .strictObject({
+      certificate: hostFile.describe("PEM file of the host: certificate chain of the server."),
+      key: hostFile.describe("PEM file of the host: private key, readable for user 1000."),
+    })
+    .optional()
+    .describe(
+      "HTTPS. The folders of the files are mounted; replaced files are used within seconds. Default: plain HTTP.",
+    ),
+  keys: hostFile
+    .optional()
+    .describe(
+      "JSON file of the host with the keys of clients (docs/embed-server.md), readable for user 1000 and mounted like those of `tls`. Terraform then needs no `embed_api_key`.",
+    ),
+  allowPlaintext,
 };
 
 const { modelVersions, optimumBatchSize, ...modelConfig } = modelConfigSettings.shape;
@@ -199,6 +219,7 @@ export const tritonOnHost = {
     .boolean()
     .default(false)
     .describe("Allow `expose: all-interfaces` although Triton has no authentication."),
+  allowPlaintext,
   expose,
 };
 

@@ -1,0 +1,91 @@
+import { posix } from "node:path";
+import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
+import type { ServerEnvName } from "../../contract/server/server-env.ts";
+import { findingIf } from "../checks/findings.ts";
+import { plaintextFindings } from "../checks/ports.ts";
+import type { Exposure } from "./host-plan.ts";
+import type { RequiredFile } from "./host-requirements.ts";
+
+/** Who may reach an embed server on a GPU host, with which key, and whether over TLS. */
+export interface EmbedAccessProps {
+  /**
+   * Interfaces on which the port is published.
+   *
+   * @default "loopback"
+   */
+  readonly expose?: Exposure;
+  /**
+   * PEM files of the host with the certificate chain and its private key. Their folders are mounted, so that the server finds files that
+   * replace them.
+   *
+   * @default - plain HTTP
+   */
+  readonly tls?: { readonly certificate: string; readonly key: string };
+  /**
+   * JSON file of the host with the keys of clients, mounted like those of `tls`.
+   *
+   * @default - one key from a Terraform variable if the port is published on all interfaces, otherwise none
+   */
+  readonly keys?: string;
+  /**
+   * Whether publishing on all interfaces is allowed without TLS.
+   *
+   * @default false
+   */
+  readonly allowPlaintext?: boolean;
+}
+
+/** Values derived from {@link EmbedAccessProps}. */
+export interface EmbedAccess {
+  readonly env: Partial<Record<ServerEnvName, string>>;
+  readonly mounts: readonly ContainerVolumes[];
+  readonly files: readonly RequiredFile[];
+  readonly scheme: "http" | "https";
+  readonly requiresKey: boolean;
+  /** Whether the key is a Terraform variable. */
+  readonly keyInVariable: boolean;
+  readonly findings: readonly string[];
+}
+
+/** Folder of containers below which folders of the host are mounted, at their paths. */
+const hostFolders = "/host";
+
+export function embedAccess({
+  expose = "loopback",
+  tls,
+  keys,
+  allowPlaintext = false,
+}: EmbedAccessProps): EmbedAccess {
+  const given = [
+    ["tls.certificate", "TLS_CERT_FILE", "certificate", tls?.certificate],
+    ["tls.key", "TLS_KEY_FILE", "key of the certificate", tls?.key],
+    ["keys", "API_KEYS_FILE", "keys of clients", keys],
+  ] as const;
+  const files = given.flatMap(([prop, env, what, path]) =>
+    path === undefined ? [] : [{ prop, env, what, path }],
+  );
+  const folders = new Set(files.map(({ path }) => posix.dirname(path)));
+  return {
+    env: Object.fromEntries(files.map(({ env, path }) => [env, `${hostFolders}${path}`])),
+    mounts: [...folders].map((hostPath) => ({
+      hostPath,
+      containerPath: `${hostFolders}${hostPath}`,
+      readOnly: true,
+    })),
+    files: files.map(({ path, what }) => ({ path, on: "host", what })),
+    scheme: tls === undefined ? "http" : "https",
+    requiresKey: expose !== "loopback" || keys !== undefined,
+    keyInVariable: expose !== "loopback" && keys === undefined,
+    findings: [
+      ...plaintextFindings(expose, tls !== undefined || allowPlaintext, "tls is set"),
+      ...files.flatMap(({ prop, path }) =>
+        findingIf(
+          posix.dirname(path).split("/").length < 3,
+          prop,
+          "be in a folder such as /etc/clipstack, because the container gets its folder",
+          `'${path}'`,
+        ),
+      ),
+    ],
+  };
+}
