@@ -35,6 +35,9 @@ const otherUse = use.replace('gpu="0",UUID="GPU-a"', 'gpu="1",UUID="GPU-b"');
 const xid = `${dcgmMetrics.xid}{${gpu}}`;
 const healthy = `${tritonHealthy}{${embed},target="triton:8001",model="openclip_vit_b32"}`;
 
+const expiry = `${embedMetrics.certificateExpiry}{${embed}}`;
+const certificate = `${embedMetrics.fileValid}{${embed},file="certificate"}`;
+
 /** Counter with this increase per minute for a day. */
 const perMinute = (increase: number) => `0+${increase}x1440`;
 const always = (value: number) => `${value}x1440`;
@@ -73,6 +76,11 @@ const cases: Readonly<Record<string, Case>> = {
       { [`up{${embed}}`]: always(0) },
     ],
     silent: [{ [`${ready}{${embed}}`]: always(1), [`up{${embed}}`]: always(1) }],
+  },
+  CertificateExpiring: {
+    at: "1h",
+    firing: [{ [expiry]: always(13 * 86_400) }, { [certificate]: always(0) }],
+    silent: [{ [expiry]: always(15 * 86_400), [certificate]: always(1) }],
   },
   UpstreamEjected: {
     at: "1h",

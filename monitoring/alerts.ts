@@ -91,6 +91,13 @@ function serviceAlerts({ selectors, latencySeconds }: AlertFacts): readonly Aler
       summary: "{{ $labels.instance }} is not ready, or its metrics cannot be read",
     },
     {
+      name: "CertificateExpiring",
+      severity: "warning",
+      expr: `${embedMetrics.certificateExpiry}{${embed}} - time() < ${14 * 86_400} or ${embedMetrics.fileValid}{${embed},file="certificate"} == 0`,
+      summary:
+        "The certificate of {{ $labels.instance }} expires soon, or its replacement is invalid",
+    },
+    {
       name: "UpstreamEjected",
       severity: "warning",
       for: "2m",

@@ -1,7 +1,10 @@
+import { execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { defaultModel } from "../contract/models/index.ts";
 import { createTritonEmulator } from "../emulator/index.ts";
@@ -26,12 +29,25 @@ export const testRules = ruleGroups({
 /** Gateway, Triton emulator and a page of DCGM exporter, with a Prometheus that scrapes them every second. */
 export async function startMonitored() {
   const triton = await createTritonEmulator({ models: [defaultModel] });
-  const embed = await startLoading({
+  const gateway = {
     BACKEND: "triton",
     MODELS: defaultModel.name,
     TRITON_GRPC_URLS: triton.grpcAddress,
     TRITON_MODEL_KIND: "fp32",
-  });
+  };
+  const embed = await startLoading(gateway);
+  const folder = await mkdtemp(join(tmpdir(), "clipstack-certificate-"));
+  const files = { TLS_CERT_FILE: join(folder, "cert.pem"), TLS_KEY_FILE: join(folder, "key.pem") };
+  execFileSync(
+    "openssl",
+    [
+      ...["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"],
+      ...["-subj", "/CN=localhost", "-days", "30"],
+      ...["-out", files.TLS_CERT_FILE, "-keyout", files.TLS_KEY_FILE],
+    ],
+    { stdio: "pipe" },
+  );
+  const overTls = await startLoading({ ...gateway, ...files });
   const dcgm = createServer((_, response) => response.end(dcgmPage)).listen(0, "127.0.0.1");
   await once(dcgm, "listening");
   const job = (name: string, port: number) => ({
@@ -43,6 +59,12 @@ export async function startMonitored() {
       global: { scrape_interval: "1s", evaluation_interval: "1s" },
       scrape_configs: [
         job("embed", embed.port),
+        {
+          job_name: "embed over TLS",
+          scheme: "https",
+          tls_config: { insecure_skip_verify: true },
+          static_configs: [{ targets: [`127.0.0.1:${overTls.port}`], labels: { job: "embed" } }],
+        },
         job("triton", Number(new URL(triton.metricsUrl).port)),
         job("dcgm", (dcgm.address() as AddressInfo).port),
       ],
@@ -76,6 +98,8 @@ export async function startMonitored() {
     async stop(): Promise<void> {
       await prometheus.stop();
       await embed.stop();
+      await overTls.stop();
+      await rm(folder, { recursive: true });
       await triton.close();
       dcgm.close();
     },

@@ -1,4 +1,5 @@
 import { stringify } from "yaml";
+import { dcgmCounters } from "../contract/metrics/dcgm-metrics.ts";
 import { ruleGroups } from "../monitoring/alerts.ts";
 import { dashboards } from "../monitoring/dashboards.ts";
 import { grafanaDashboard } from "../monitoring/grafana.ts";
@@ -14,6 +15,7 @@ export function monitoringFiles(): readonly RenderedFile[] {
       text: `${JSON.stringify(grafanaDashboard(dashboard), null, 1)}\n`,
     })),
     { path: `${chart}/prometheus/rules.yaml`, text: rulesText() },
+    { path: `${chart}/prometheus/dcgm-counters.csv`, text: dcgmCounters },
   ];
 }
 

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { gpuResource } from "../../contract/gpus.ts";
+import { secondsBuckets } from "../../contract/metrics/embed-metrics.ts";
 import { serverEnv } from "../../contract/server/server-env.ts";
 import { embed } from "./chart-embed-values.ts";
 import { networkPolicy } from "./chart-network-values.ts";
@@ -120,6 +121,9 @@ const model = z
   .prefault({})
   .describe("Weights of the models.");
 
+/** Number that is 0 by default. */
+const amount = (description: string) => z.number().min(0).default(0).describe(description);
+
 /**
  * Values of the Helm chart `helm/clipstack`. The stacks validate their values with this schema; `npm run render` renders the
  * chart's `values.yaml` and `values.schema.json` and the table of its README from it.
@@ -203,11 +207,40 @@ export const chartValues = z.strictObject({
     .strictObject({
       enabled: flag(
         false,
-        "Whether the chart creates a PrometheusRule that records Triton's queue time; requires the Prometheus operator.",
+        "Whether the chart creates a PrometheusRule with alerts, which also records Triton's queue time; requires the Prometheus operator.",
       ),
       labels: labels("Labels by which Prometheus selects the object."),
+      latencySloSeconds: z
+        .union(secondsBuckets.map((bound) => z.literal(bound)))
+        .default(0.25)
+        .describe("SLO of the alerts: 99 % of the requests take at most this time in seconds."),
+      gpuSelector: text(
+        'gpu!=""',
+        "Label matchers of DCGM exporter's series of the GPUs; by default every GPU of the cluster.",
+      ),
+      usdPerHour: amount("Price of the release in US dollars per hour; 0 if not known."),
+      predictedImagesPerSecond: amount(
+        "Images per second at saturation, from `clipstack capacity`; 0 if not known.",
+      ),
+      budgetUsdPer1000Images: amount(
+        "Cost of 1,000 images in US dollars above which an alert fires; 0: no alert.",
+      ),
     })
     .prefault({}),
+  monitoring: z
+    .strictObject({
+      dashboards: z
+        .strictObject({
+          enabled: flag(false, "Whether the chart creates a ConfigMap with each dashboard."),
+          labels: z
+            .record(z.string(), z.string())
+            .default({ grafana_dashboard: "1" })
+            .describe("Labels by which Grafana's sidecar selects the dashboards."),
+        })
+        .prefault({}),
+    })
+    .prefault({})
+    .describe("Dashboards for Grafana."),
   global: kubernetesObject.optional().describe("Set by Helm for subcharts; no template reads it."),
 });
 

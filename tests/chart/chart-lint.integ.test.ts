@@ -50,6 +50,7 @@ const more: Readonly<Record<string, ChartValues>> = {
     networkPolicy: { egress: [{ to: [{ ipBlock: { cidr: "10.0.0.0/8" } }] }] },
     serviceMonitor: { enabled: true, labels: { release: "prometheus" } },
     prometheusRule: { enabled: true },
+    monitoring: { dashboards: { enabled: true } },
   },
   "a gateway behind a load balancer, GPUs by claims, additional containers": {
     embed: {

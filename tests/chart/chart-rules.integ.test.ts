@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parse, stringify } from "yaml";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
+import { ruleGroups } from "../../monitoring/alerts.ts";
 import { chart, noHelm, objectOf, runProgram, template } from "./test-helm.ts";
 
 /** Evaluates the PromQL of Triton's queue time, as rendered by the chart, with Prometheus' `promtool`. */
@@ -193,6 +194,30 @@ describe.skipIf(noPromtool !== "")(
         ],
         [{ labels: `{pod="${pod}"}`, value: 20 }],
       );
+    });
+
+    test("the alerts are those of the release, with its values", () => {
+      const rule = (own: ChartValues["prometheusRule"]) =>
+        objectOf(
+          template({ ...values, prometheusRule: { enabled: true, ...own } }),
+          "PrometheusRule",
+          "clipstack-triton",
+        ).spec;
+      const facts = {
+        latencySloSeconds: 1,
+        usdPerHour: 0.8,
+        predictedImagesPerSecond: 500,
+        budgetUsdPer1000Images: 0.01,
+      } as const;
+      const { latencySloSeconds, ...others } = facts;
+      const of = (component: string) => `namespace="clipstack",pod=~"clipstack-${component}-.+"`;
+      const { groups } = ruleGroups({
+        selectors: { embed: of("embed"), triton: of("triton"), gpu: 'gpu!=""' },
+        latencySeconds: latencySloSeconds,
+        ...others,
+      });
+      expect(rule(facts).groups.slice(1)).toEqual(groups);
+      expect(JSON.stringify(rule({}))).not.toMatch(/[A-Z]+_[A-Z_]+SELECTOR|_HOUR|_SECONDS|_IMAGES/);
     });
 
     test("is accepted by Prometheus", () => {

@@ -95,11 +95,15 @@ avg({{ include "clipstack.queueTime" (list . "pod") }})
 {{- end -}}
 {{- end -}}
 
-{{/* Prometheus rules that record the queue time of each pod. */}}
+{{/* Prometheus rules: the queue time of each pod, and the alerts of prometheus/rules.yaml for the pods of the release. */}}
 {{- define "clipstack.prometheusRules" -}}
+{{- $rule := .Values.prometheusRule -}}
 groups:
+{{- if .Values.triton.enabled }}
   - name: clipstack
     rules:
       - record: "{{ (include "clipstack.contract" $ | fromJson).queueTime.record }}{{ include "clipstack.queueWindow" . }}"
         expr: {{ include "clipstack.queueTime" (list . "namespace, pod") | quote }}
+{{- end }}
+{{ .Files.Get "prometheus/rules.yaml" | splitList "groups:\n" | last | trimSuffix "\n" | replace "TRITON_SELECTOR" (include "clipstack.tritonSelector" .) | replace "EMBED_SELECTOR" (printf "namespace=%q,pod=~\"%s-embed-.+\"" .Release.Namespace (include "clipstack.fullname" .)) | replace "GPU_SELECTOR" $rule.gpuSelector | replace "LATENCY_SECONDS" (toString $rule.latencySloSeconds) | replace "PREDICTED_IMAGES_PER_SECOND" (toString $rule.predictedImagesPerSecond) | replace "BUDGET_USD_PER_1000_IMAGES" (toString $rule.budgetUsdPer1000Images) | replace "USD_PER_HOUR" (toString $rule.usdPerHour) }}
 {{- end -}}
