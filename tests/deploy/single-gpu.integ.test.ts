@@ -1,6 +1,10 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { chmod, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { Agent, request } from "undici";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { readBenchRecord } from "../../bench/record/bench-record.ts";
@@ -35,13 +39,20 @@ describe.skipIf(missing !== "")(
     let onnxUrl: string;
     let trtUrl: string;
 
-    const settings = async (delays: { readonly onnx: number; readonly trt: number }) => {
+    /** Folder of the host with the certificate and the keys of clients. */
+    let access: string;
+    const keys = ["first-0123456789abcdef", "second-0123456789abcdef"] as const;
+
+    const settings = async (
+      delays: { readonly onnx: number; readonly trt: number },
+      embed: Readonly<Record<string, unknown>> = {},
+    ) => {
       const portOf = (url: string) => Number(new URL(url).port);
       await project.settings("single-gpu", {
         accelerator: "cpu",
         host: { docker: docker.endpoint },
         network: "clipstack-test-single-gpu",
-        embed: { port: portOf(embedUrl), image: builtImage() },
+        embed: { port: portOf(embedUrl), image: builtImage(), ...embed },
         tritonOnnx: {
           server: "emulator",
           maxQueueDelayMicroseconds: delays.onnx,
@@ -58,14 +69,24 @@ describe.skipIf(missing !== "")(
 
     beforeAll(async () => {
       before = await docker.contents();
-      project = await testProject({ docker });
+      access = await hostFiles();
+      project = await testProject({
+        docker,
+        variables: {
+          NODE_EXTRA_CA_CERTS: join(access, "ca.pem"),
+          INFERENCE_API_KEY: keys[0],
+        },
+      });
       const [port, onnx, trt] = await freePorts(3);
       embedUrl = `http://127.0.0.1:${port}`;
       onnxUrl = `http://127.0.0.1:${onnx}`;
       trtUrl = `http://127.0.0.1:${trt}`;
       await settings({ onnx: 5_000, trt: 5_000 });
     });
-    afterAll(() => project?.remove());
+    afterAll(async () => {
+      await project?.remove();
+      await rm(access, { recursive: true, force: true });
+    });
 
     test("cdktf deploy builds the image, fills the volumes and succeeds once every service is ready", async () => {
       const { code, output } = await project.deploy("single-gpu");
@@ -185,6 +206,66 @@ describe.skipIf(missing !== "")(
       expect(await project.plan("single-gpu")).toEqual([]);
     });
 
+    test("serves HTTPS, and replaces a key under load without a failed request", async () => {
+      const writeKeys = async (names: readonly (0 | 1)[]) => {
+        const list = names.map((index) => ({ name: `client-${index}`, key: keys[index] }));
+        await writeFile(join(access, "next.json"), JSON.stringify(list));
+        await rename(join(access, "next.json"), join(access, "keys.json"));
+      };
+      await writeKeys([0]);
+      await settings(
+        { onnx: 2_000, trt: 3_000 },
+        {
+          tls: { certificate: join(access, "tls.crt"), key: join(access, "tls.key") },
+          keys: join(access, "keys.json"),
+        },
+      );
+      const deployed = await project.deploy("single-gpu");
+      expect(deployed.code, deployed.output).toBe(0);
+      const verified = await project.clipstack(
+        ...["verify", "single-gpu", "--target", "deployed", "--seconds", "1"],
+        ...["--report", join(project.folder, "reports")],
+      );
+      expect(verified.code, verified.output).toBe(0);
+
+      const dispatcher = new Agent({ connect: { ca: await readFile(join(access, "ca.pem")) } });
+      const url = embedUrl.replace("http:", "https:");
+      const statusOf = async (key: string) => {
+        const { statusCode, body } = await request(`${url}/embed`, {
+          dispatcher,
+          method: "POST",
+          headers: { "content-type": "image/jpeg", authorization: `Bearer ${key}` },
+          body: photo,
+        });
+        await body.dump();
+        return statusCode;
+      };
+      let key: string = keys[0];
+      const load = keepSending(async () => {
+        const status = await statusOf(key);
+        if (status !== 200) throw new Error(`status ${status}`);
+      });
+      try {
+        await load.more(10);
+        await writeKeys([0, 1]);
+        await expect.poll(() => statusOf(keys[1])).toBe(200);
+        key = keys[1];
+        // more than all requests in flight with the first key
+        await load.more(10);
+        await writeKeys([1]);
+        await expect.poll(() => statusOf(keys[0])).toBe(401);
+        await load.more(10);
+      } finally {
+        await load.stop();
+        await dispatcher.close();
+      }
+      expect(load.lost).toEqual([]);
+      const inspected = JSON.stringify(await docker.inspect("single-gpu-embed"));
+      const plan = JSON.stringify(await project.plan("single-gpu"));
+      for (const secret of keys) expect(inspected + plan).not.toContain(secret);
+      await settings({ onnx: 2_000, trt: 3_000 });
+    });
+
     test("an update of image and weights has a downtime of one container start at most", async () => {
       const main = join(project.folder, "inference-image", "main.ts");
       await writeFile(
@@ -222,6 +303,23 @@ describe.skipIf(missing !== "")(
     });
   },
 );
+
+/** Creates a folder with a certificate for 127.0.0.1 and its authority, readable for the user of the container. */
+async function hostFiles(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "clipstack-access-"));
+  const openssl = (line: string) =>
+    promisify(execFile)("openssl", line.split(" "), { cwd: folder });
+  const curve = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+  const names = "-addext subjectAltName=IP:127.0.0.1";
+  await openssl(`req -x509 ${curve} -days 2 -subj /CN=test-ca -keyout ca-key.pem -out ca.pem`);
+  await openssl(`req ${curve} -subj /CN=localhost ${names} -keyout tls.key -out request.pem`);
+  await openssl(
+    "x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 2 -copy_extensions copy -out tls.crt",
+  );
+  await chmod(folder, 0o755);
+  await chmod(join(folder, "tls.key"), 0o644);
+  return folder;
+}
 
 async function queueDelay(url: string, model: string): Promise<number> {
   const answer = await fetch(`${url}/v2/models/${model}/config`);
