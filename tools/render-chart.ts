@@ -155,6 +155,9 @@ const ownEnv = [
   "HOST",
   "PORT",
   "API_KEY",
+  "API_KEYS_FILE",
+  "TLS_CERT_FILE",
+  "TLS_KEY_FILE",
   "ALLOW_ANONYMOUS",
   "SHUTDOWN_GRACE_SECONDS",
   // a pod's probes and Service speak HTTP

@@ -47,8 +47,13 @@ export const embed = z
       .describe("Service of the embed server."),
     auth: z
       .strictObject({
-        existingSecret: reference("Secret with the bearer token required from clients."),
+        existingSecret: reference(
+          "Secret with the bearer token required from clients; with `keysSecret`, that of the client that reads metrics and runs `helm test`.",
+        ),
         existingSecretKey: secretKey.default("api-key").describe("Key of the token in the Secret."),
+        keysSecret: reference(
+          "Secret whose key `keys.json` lists the keys of clients (docs/embed-server.md), mounted as a file: a change is used without a restart. Requires `existingSecret`.",
+        ),
         allowAnonymous: flag(
           false,
           "Whether a Service reachable from outside the cluster may have no authentication. A ClusterIP without a Secret has none.",
@@ -56,6 +61,14 @@ export const embed = z
       })
       .prefault({})
       .describe("Authentication."),
+    tls: z
+      .strictObject({
+        secretName: reference(
+          "Secret of the type `kubernetes.io/tls`, for example from cert-manager: the server and its probes then use HTTPS, and a renewed certificate is used without a restart.",
+        ),
+      })
+      .prefault({})
+      .describe("TLS of the embed server."),
     replicas: replicas(2),
     autoscaling: z
       .strictObject(scaling(false, 2, 6))

@@ -217,6 +217,37 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       });
     });
 
+    test("mounts the Secrets of its certificate and its keys as folders, and probes HTTPS", () => {
+      const values: ChartValues = {
+        embed: {
+          tls: { secretName: "embed-tls" },
+          auth: { keysSecret: "clients", existingSecret: "metrics-key" },
+        },
+      };
+      expect(envOf(values)).toMatchObject({
+        TLS_CERT_FILE: "/etc/clipstack/tls/tls.crt",
+        TLS_KEY_FILE: "/etc/clipstack/tls/tls.key",
+        API_KEYS_FILE: "/etc/clipstack/keys/keys.json",
+      });
+      for (const name of ["API_KEY", "ALLOW_ANONYMOUS"]) {
+        expect(envOf(values)).not.toHaveProperty(name);
+      }
+      const pod = podOf(values, "embed");
+      for (const [name, secretName] of [
+        ["tls", "embed-tls"],
+        ["keys", "clients"],
+      ]) {
+        expect(pod.volumes).toContainEqual({ name, secret: { secretName } });
+        const mountPath = `/etc/clipstack/${name}`;
+        expect(pod.containers[0].volumeMounts).toContainEqual({ name, mountPath, readOnly: true });
+      }
+      const { startupProbe, readinessProbe, livenessProbe } = pod.containers[0];
+      for (const probe of [startupProbe, readinessProbe, livenessProbe]) {
+        expect(probe.httpGet.scheme).toBe("HTTPS");
+      }
+      expect(podOf({}, "embed").containers[0].readinessProbe.httpGet).not.toHaveProperty("scheme");
+    });
+
     test("runs on a GPU, without an extra GPU for a rolling update", () => {
       const values: ChartValues = { embed: { accelerator: "gpu", runtimeClassName: "nvidia" } };
       const { spec } = deployment(values, "embed");
@@ -979,6 +1010,11 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "on an API key with anonymous access",
         { embed: { auth: { existingSecret: "keys", allowAnonymous: true } } },
         "embed.auth must have existingSecret or allowAnonymous, not both",
+      ],
+      [
+        "on keys without the key that reads metrics",
+        { embed: { auth: { keysSecret: "clients" } } },
+        "embed.auth.existingSecret is required with embed.auth.keysSecret: it has the key of the client that reads metrics and runs helm test",
       ],
       [
         "on a NodePort of a ClusterIP Service",

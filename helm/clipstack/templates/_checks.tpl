@@ -39,6 +39,9 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- if and $auth.existingSecret $auth.allowAnonymous -}}
 {{- fail "embed.auth must have existingSecret or allowAnonymous, not both" -}}
 {{- end -}}
+{{- if and $auth.keysSecret (not $auth.existingSecret) -}}
+{{- fail "embed.auth.existingSecret is required with embed.auth.keysSecret: it has the key of the client that reads metrics and runs helm test" -}}
+{{- end -}}
 {{- if and (eq $service.type "ClusterIP") $service.nodePort -}}
 {{- fail "embed.service.nodePort requires embed.service.type NodePort or LoadBalancer, got ClusterIP" -}}
 {{- end -}}

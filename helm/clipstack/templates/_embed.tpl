@@ -30,11 +30,20 @@
 {{- end }}
 - name: PORT
   value: {{ $contract.ports.embed | quote }}
-{{- with $embed.auth.existingSecret }}
+{{- if $embed.tls.secretName }}
+- name: TLS_CERT_FILE
+  value: /etc/clipstack/tls/tls.crt
+- name: TLS_KEY_FILE
+  value: /etc/clipstack/tls/tls.key
+{{- end }}
+{{- if $embed.auth.keysSecret }}
+- name: API_KEYS_FILE
+  value: /etc/clipstack/keys/keys.json
+{{- else if $embed.auth.existingSecret }}
 - name: API_KEY
   valueFrom:
     secretKeyRef:
-      name: {{ . | quote }}
+      name: {{ $embed.auth.existingSecret | quote }}
       key: {{ $embed.auth.existingSecretKey | quote }}
 {{- else }}
 - name: ALLOW_ANONYMOUS
@@ -45,4 +54,24 @@
 {{- with $embed.extraEnv }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* Secrets of the embed server that are mounted as folders, so that changes are seen: their names by their folders. */}}
+{{- define "clipstack.embedSecrets" -}}
+{{- $embed := .Values.embed -}}
+{{- $secrets := dict -}}
+{{- with $embed.tls.secretName }}{{ $_ := set $secrets "tls" . }}{{ end -}}
+{{- with $embed.auth.keysSecret }}{{ $_ := set $secrets "keys" . }}{{ end -}}
+{{- toJson $secrets -}}
+{{- end -}}
+
+{{/* Probe of the embed server. */}}
+{{- define "clipstack.embedProbe" -}}
+{{- $root := index . 0 -}}
+httpGet:
+  path: {{ index . 1 | quote }}
+  port: http
+  {{- if $root.Values.embed.tls.secretName }}
+  scheme: HTTPS
+  {{- end }}
 {{- end -}}
