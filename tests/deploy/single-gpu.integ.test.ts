@@ -264,6 +264,8 @@ describe.skipIf(missing !== "")(
       const plan = JSON.stringify(await project.plan("single-gpu"));
       for (const secret of keys) expect(inspected + plan).not.toContain(secret);
       await settings({ onnx: 2_000, trt: 3_000 });
+      const restored = await project.deploy("single-gpu");
+      expect(restored.code, restored.output).toBe(0);
     });
 
     test("an update of image and weights has a downtime of one container start at most", async () => {
