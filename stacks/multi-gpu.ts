@@ -36,6 +36,7 @@ export class MultiGpuStack extends InferenceStack {
       allowRandomWeights: settings.allowRandomWeights,
       accelerator: settings.accelerator,
       network: networkName(id, settings.network),
+      tracing: settings.tracing,
     });
     this.host = host;
     // the gateway needs no GPU

@@ -29,6 +29,7 @@ export class SingleGpuStack extends InferenceStack {
       allowRandomWeights: settings.allowRandomWeights,
       accelerator,
       network: networkName(id, settings.network),
+      tracing: settings.tracing,
     });
     this.host = host;
     const onGpu = embed.enabled && embed.backend === "onnxruntime" && accelerator === "gpu";

@@ -4,6 +4,7 @@ import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import { embedPort } from "../../contract/ports.ts";
 import { modelSettings, type ServerEnvName, serverEnv } from "../../contract/server/server-env.ts";
+import { tracingEnv } from "../../contract/server/tracing.ts";
 import type { daliModels } from "../../contract/triton-models.ts";
 import {
   embedMemoryMiB,
@@ -135,6 +136,7 @@ export function embedPlan(props: EmbedServerProps, name: string): EmbedPlan {
       ...access.env,
       MAX_PIXELS_IN_FLIGHT: String(pixelsInFlight),
       NODE_OPTIONS: nodeOptions,
+      ...(host.tracing && tracingEnv(host.tracing, name)),
     },
     mounts: [...weightsMounts(backend), ...remote.mounts, ...access.mounts],
     startSeconds: startSecondsOf(backend),

@@ -75,6 +75,28 @@ const settingsOf = (container: { env: string[] }) =>
     Object.fromEntries(container.env.map((line) => line.split(/=(.*)/s).slice(0, 2))),
   );
 
+test.each([
+  [undefined, "http://otel:4318", "http/protobuf"],
+  ["http://otel:4317", "http://otel:4317", "grpc"],
+])("exports traces with the gRPC endpoint %s", (grpcEndpoint, endpoint, protocol) => {
+  const tracing = { endpoint: "http://otel:4318", grpcEndpoint, ratio: 0.05 };
+  const { env } = synthEmbed({}, { tracing }).container;
+  expect(env.filter((it: string) => it.startsWith("OTEL_")).sort()).toEqual([
+    `OTEL_EXPORTER_OTLP_ENDPOINT=${endpoint}`,
+    `OTEL_EXPORTER_OTLP_PROTOCOL=${protocol}`,
+    "OTEL_SERVICE_NAME=embed",
+    "OTEL_TRACES_SAMPLER=parentbased_traceidratio",
+    "OTEL_TRACES_SAMPLER_ARG=0.05",
+  ]);
+});
+
+test("fails on a collector that is not a URL", () => {
+  const tracing = { endpoint: "otel:4318", ratio: 1 };
+  expect(findings((stack) => embedIn(stack, hostIn(stack, { tracing })))).toEqual([
+    "test/host: tracing.endpoint must be http://host:port or https://host:port, got 'otel:4318'",
+  ]);
+});
+
 test("loads the model from a read-only mount", () => {
   const { container } = synthEmbed();
   expect(settingsOf(container)).toMatchObject({

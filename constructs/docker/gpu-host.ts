@@ -2,6 +2,7 @@ import { Network } from "@cdktf/provider-docker/lib/network/index.js";
 import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
 import { gpuLayout } from "../../contract/model-config.ts";
+import type { Tracing } from "../../contract/server/tracing.ts";
 import { check } from "../checks/findings.ts";
 import { gpuIndexFindings, isMig, migFindings } from "../checks/gpus.ts";
 import { portConflicts, type ReportedConflict } from "../checks/ports.ts";
@@ -54,6 +55,7 @@ export class GpuHost extends Construct implements HostFacts {
   readonly allowRandomWeights: boolean;
   readonly command?: string;
   readonly proxy?: string;
+  readonly tracing?: Tracing;
   readonly network: Network;
   /** Provider of images, volumes and one-shot containers; absent if it is the default Docker provider of the stack. */
   readonly provider: DockerProvider | undefined;
@@ -84,6 +86,7 @@ export class GpuHost extends Construct implements HostFacts {
     this.allowRandomWeights = facts.allowRandomWeights;
     this.command = props.command;
     this.proxy = props.proxy;
+    this.tracing = facts.tracing;
 
     const stack = TerraformStack.of(this);
     const hostCheck = new HostCheck(this, "check", {

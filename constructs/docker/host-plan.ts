@@ -7,6 +7,7 @@ import {
   maxGpus,
   migMemoryMiB,
 } from "../../contract/gpus.ts";
+import { type Tracing, tracing } from "../../contract/server/tracing.ts";
 import { integer } from "../../contract/value-types.ts";
 import { type GpuId, gpuNamingFindings, isMig } from "../checks/gpus.ts";
 import type { PortClaim } from "../checks/ports.ts";
@@ -102,6 +103,12 @@ export interface GpuHostProps extends RunsClipstack {
    * @default - direct connections
    */
   readonly proxy?: string;
+  /**
+   * Export of traces by the embed servers and Triton servers.
+   *
+   * @default - no traces
+   */
+  readonly tracing?: Tracing;
 }
 
 /** Facts of a host: its props, with the GPU's facts and defaults. */
@@ -119,6 +126,7 @@ export const hostFields = {
   migProfile: migProfile.optional(),
   cores: integer(1, 1_024).optional(),
   accelerator: accelerator.optional(),
+  tracing: tracing.optional(),
 };
 /** Values in place of invalid props. */
 export const hostStandIns = {

@@ -11,6 +11,7 @@ import {
   modelControlKeyVariable,
   renderTritonCommand,
   restrictControl,
+  tracingFlags,
 } from "../../contract/triton-flags.ts";
 import { tritonLauncher } from "../../contract/triton-launcher.ts";
 import { nodeOptions } from "../checks/container-limits.ts";
@@ -74,7 +75,11 @@ export function tritonContainer(
     command: [
       // the emulator reads the key itself
       ...(hasKey && server === "tritonserver" ? ["python3", "-c", tritonLauncher] : []),
-      ...tritonCommand(models, modelControl),
+      ...tritonCommand(
+        models,
+        modelControl,
+        host.tracing && tracingFlags(host.tracing.endpoint, plan.service),
+      ),
     ],
     gpus: request.gpus,
     runtime: request.runtime,
@@ -114,7 +119,11 @@ export function tritonContainer(
 
 const controlRestrictions = { explicit: "key", none: "closed", open: "open" } as const;
 
-function tritonCommand(models: readonly string[], modelControl: ModelControl): readonly string[] {
+function tritonCommand(
+  models: readonly string[],
+  modelControl: ModelControl,
+  tracing: ReturnType<typeof tracingFlags> | undefined,
+): readonly string[] {
   return renderTritonCommand({
     "model-repository": modelRepositoryMount,
     "model-config-name": deployedConfigName,
@@ -126,6 +135,7 @@ function tritonCommand(models: readonly string[], modelControl: ModelControl): r
     "exit-on-error": true,
     "exit-timeout-secs": exitTimeoutSeconds,
     "disable-auto-complete-config": true,
+    ...tracing,
   });
 }
 

@@ -150,6 +150,8 @@ export interface ServedModel {
 
 /** Values derived from the props. */
 export interface TritonPlan {
+  /** Name of the server in the stack. */
+  readonly service: string;
   readonly gpus: readonly GpuId[];
   /** Whether the server builds TensorRT engines. */
   readonly compiles: boolean;
@@ -219,6 +221,7 @@ export function tritonPlan(
       sharedMiB: sharedMemoryMiB + tritonTmpMiB + (server.kind === "emulator" ? heapMiB : 0),
     });
   return {
+    service,
     gpus,
     compiles,
     towers,

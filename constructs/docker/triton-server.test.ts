@@ -1,7 +1,12 @@
 import { expect, test } from "vitest";
 import { preprocessingSha256 } from "../../contract/fingerprint.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { parseTritonArgs, restrictControl, tritonCommandOf } from "../../contract/triton-flags.ts";
+import {
+  openTelemetryOf,
+  parseTritonArgs,
+  restrictControl,
+  tritonCommandOf,
+} from "../../contract/triton-flags.ts";
 import { tritonLauncher } from "../../contract/triton-launcher.ts";
 import { tritonImage } from "../../stacks/shared/image-builds.ts";
 import type { GpuId } from "../checks/gpus.ts";
@@ -66,6 +71,18 @@ test("runs tritonserver with NVIDIA's recommended production options", () => {
     "--disable-auto-complete-config",
   ]);
   expect(() => flagsOf(container)).not.toThrow();
+});
+
+test("exports the traces of its clients to the collector of the host", () => {
+  const { container } = synthTriton(
+    {},
+    { tracing: { endpoint: "http://otel:4318/", ratio: 0.01 } },
+  );
+  expect(openTelemetryOf(flagsOf(container))).toEqual({
+    url: "http://otel:4318/v1/traces",
+    service: "triton",
+    rate: 0,
+  });
 });
 
 test.each<[readonly GpuId[] | undefined, Partial<GpuHostProps>, string, number]>([

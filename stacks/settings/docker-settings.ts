@@ -12,6 +12,7 @@ import { gpuModel, gpuModelText, maxGpus } from "../../contract/gpus.ts";
 import { modelConfigSettings } from "../../contract/model-config-settings.ts";
 import { baselinePort, hostPorts, type TritonPorts } from "../../contract/ports.ts";
 import { grpcTarget } from "../../contract/server/server-env.ts";
+import { tracing as tracingSettings } from "../../contract/server/tracing.ts";
 import { embedImage, proxy, tritonImage } from "./image-settings.ts";
 import { downloadedFile, integer, name, text, towerDownload, towerName } from "./setting-types.ts";
 
@@ -70,6 +71,10 @@ export const host = (count: number) =>
 export const network = name
   .optional()
   .describe("Docker network of the services. Default: `clipstack-<environment>`.");
+
+export const tracing = tracingSettings
+  .optional()
+  .describe("Export of OpenTelemetry traces (docs/tracing.md). Default: none.");
 
 /** Name of an environment's Docker network. */
 export function networkName(environment: string, network: string | undefined): string {

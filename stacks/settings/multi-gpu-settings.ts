@@ -11,6 +11,7 @@ import {
   modelVersions,
   network,
   optimumBatchSize,
+  tracing,
   tritonOnHost,
   tritonOnnx,
   tritonTrt,
@@ -40,6 +41,7 @@ export const multiGpuSettings = z.strictObject({
   downloads,
   allowRandomWeights,
   network,
+  tracing,
   embed: z
     .strictObject({
       ...embedService,

@@ -9,6 +9,7 @@ import {
   host,
   modelRepository,
   network,
+  tracing,
   tritonOnnx,
   tritonTrt,
   upstream,
@@ -29,6 +30,7 @@ export const singleGpuSettings = z.strictObject({
   downloads,
   allowRandomWeights,
   network,
+  tracing,
   embed: z
     .strictObject({
       enabled: z.boolean().default(true).describe("`false` omits the service."),
