@@ -32,7 +32,7 @@ import {
 import { embedPort, tritonPorts } from "../contract/ports.ts";
 import { printFields } from "../contract/print-model-config.ts";
 import { modelRepositoryMount, type ServerEnvName } from "../contract/server/server-env.ts";
-import { renderTritonCommand, restrictControl } from "../contract/triton-flags.ts";
+import { renderTritonCommand, restrictControl, tracingFlags } from "../contract/triton-flags.ts";
 import { kindsOf, type ModelKind, tritonModelName } from "../contract/triton-models.ts";
 import { firstStronglyTyped } from "../contract/triton-releases.ts";
 import { queueTime } from "../monitoring/expressions.ts";
@@ -239,6 +239,10 @@ function contractText(): string {
       "exit-on-error": true,
       "disable-auto-complete-config": true,
     }),
+    tracingArguments: renderTritonCommand({
+      "model-repository": "",
+      ...tracingFlags("ENDPOINT", "SERVICE"),
+    }).slice(2),
     controlRestrictions: {
       restricted: restrictionArguments("closed"),
       open: restrictionArguments("open"),

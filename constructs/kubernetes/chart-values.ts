@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { gpuResource } from "../../contract/gpus.ts";
 import { secondsBuckets } from "../../contract/metrics/embed-metrics.ts";
-import { serverEnv } from "../../contract/server/server-env.ts";
+import { otlpEndpoint, serverEnv } from "../../contract/server/server-env.ts";
+import { tracing } from "../../contract/server/tracing.ts";
 import { embed } from "./chart-embed-values.ts";
 import { networkPolicy } from "./chart-network-values.ts";
 import { triton } from "./chart-triton-values.ts";
@@ -201,6 +202,15 @@ export const chartValues = z.strictObject({
           "Scrape interval, also without a ServiceMonitor: the queue time is averaged over four intervals, at least one minute.",
         ),
       labels: labels("Labels by which Prometheus selects the object."),
+    })
+    .prefault({}),
+  tracing: z
+    .strictObject({
+      endpoint: matching(
+        otlpEndpoint.source.slice(1, -1),
+        "OpenTelemetry collector to which the embed server and Triton export traces, OTLP over HTTP: `http://collector.monitoring:4318`. Empty: no traces.",
+      ),
+      ratio: tracing.shape.ratio,
     })
     .prefault({}),
   prometheusRule: z

@@ -9,7 +9,13 @@ import { checkModelConfig } from "../../contract/model-config-check.ts";
 import { catalogueSpecs } from "../../contract/models/index.ts";
 import { labelNames } from "../../contract/pods.ts";
 import { serverEnv } from "../../contract/server/server-env.ts";
-import { parseTritonArgs, restrictControl } from "../../contract/triton-flags.ts";
+import { tracingEnv } from "../../contract/server/tracing.ts";
+import {
+  openTelemetryOf,
+  otlpTraceUrl,
+  parseTritonArgs,
+  restrictControl,
+} from "../../contract/triton-flags.ts";
 import { readFetchWeightsArguments } from "../../inference-image/jobs/fetch-weights.ts";
 import { MultiGpuStack } from "../../stacks/multi-gpu.ts";
 import { parseSettings } from "../../stacks/settings/settings.ts";
@@ -108,6 +114,21 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
   test("the embed server listens on IPv6 too with a dual-stack Service", () => {
     expect(envOf({ embed: { service: { ipFamilyPolicy: "PreferDualStack" } } })["HOST"]).toBe("::");
     expect(envOf({})["HOST"]).toBeUndefined();
+  });
+
+  test("the embed server and Triton export traces to a collector, and may connect to it", () => {
+    const endpoint = "http://otel.monitoring:4318";
+    const values = { ...emulator, tracing: { endpoint } };
+    expect(envOf(values)).toMatchObject(tracingEnv({ endpoint, ratio: 0.01 }, "clipstack-embed"));
+    expect(openTelemetryOf(tritonArgs(values))).toEqual({
+      url: otlpTraceUrl(endpoint),
+      service: "clipstack-triton",
+      rate: 0,
+    });
+    for (const component of ["embed", "triton"]) {
+      const policy = objectOf(template(values), "NetworkPolicy", `clipstack-${component}`);
+      expect(policy.spec.egress).toContainEqual({ ports: [{ protocol: "TCP", port: 4318 }] });
+    }
   });
 
   test("Triton's own arguments precede those of the values", () => {

@@ -51,6 +51,18 @@
 {{- end }}
 - name: SHUTDOWN_GRACE_SECONDS
   value: {{ $embed.graceSeconds | quote }}
+{{- with .Values.tracing.endpoint }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ . | quote }}
+- name: OTEL_EXPORTER_OTLP_PROTOCOL
+  value: http/protobuf
+- name: OTEL_SERVICE_NAME
+  value: "{{ include "clipstack.fullname" $ }}-embed"
+- name: OTEL_TRACES_SAMPLER
+  value: parentbased_traceidratio
+- name: OTEL_TRACES_SAMPLER_ARG
+  value: {{ $.Values.tracing.ratio | quote }}
+{{- end }}
 {{- with $embed.extraEnv }}
 {{ toYaml . }}
 {{- end }}

@@ -48,6 +48,11 @@ parameters { key: "{{ $name }}" value { string_value: "{{ $value }}" } }
 {{- $args = append $args "--model-control-mode=none" -}}
 {{- end -}}
 {{- $args = concat $args (get $contract.controlRestrictions .Values.triton.modelControl) -}}
+{{- with .Values.tracing.endpoint -}}
+{{- $service := printf "%s-triton" (include "clipstack.fullname" $) -}}
+{{- $endpoint := trimSuffix "/" . -}}
+{{- range $contract.tracingArguments }}{{ $args = append $args (. | replace "ENDPOINT" $endpoint | replace "SERVICE" $service) }}{{ end -}}
+{{- end -}}
 {{- toYaml $args -}}
 {{- end -}}
 

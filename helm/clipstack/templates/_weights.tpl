@@ -180,18 +180,21 @@ weights{{ eq (index . 0).Values.model.weights "init" | ternary (index . 1).suffi
 {{- $root := index . 0 -}}
 {{- $isGateway := include "clipstack.isGateway" . -}}
 {{- $rules := list -}}
+{{- $all := list -}}
 {{- if eq $root.Values.model.weights "init" -}}
 {{- range $tower := (include "clipstack.mountedTowers" . | fromJson).towers -}}
 {{- $urls := empty $isGateway | ternary (list $tower.url) list -}}
 {{- if and $tower.tokenizer (eq (index $args 1) "embed") }}{{ $urls = append $urls $tower.tokenizerUrl }}{{ end -}}
-{{- range $url := $urls -}}
+{{- $all = concat $all $urls -}}
+{{- end -}}
+{{- end -}}
+{{- with $root.Values.tracing.endpoint }}{{ $all = append $all . }}{{ end -}}
+{{- range $url := $all -}}
 {{- /* not urlParse, whose errors contain the URL and its secrets */ -}}
 {{- $origin := regexFind "^https?://[^/?]+" $url -}}
 {{- $port := regexFind ":[0-9]+$" $origin | trimPrefix ":" | default (ternary "80" "443" (hasPrefix "http:" $origin)) | int -}}
 {{- $rule := dict "ports" (list (dict "protocol" "TCP" "port" $port)) -}}
 {{- if not (has $rule $rules) }}{{ $rules = append $rules $rule }}{{ end -}}
-{{- end -}}
-{{- end -}}
 {{- end -}}
 {{- dict "rules" (concat $rules $root.Values.networkPolicy.egress) | toJson -}}
 {{- end -}}
