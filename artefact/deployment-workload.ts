@@ -147,7 +147,7 @@ function configMapContents(
   return { files: data, filledBy: [found.address], reloads: [] };
 }
 
-/** Minimum number of replicas that the autoscaler of a Deployment keeps. */
+/** Minimum number of replicas, at least one, that the autoscaler of a Deployment keeps. */
 function autoscalerMinimum(
   deployment: string,
   objects: readonly DeclaredObject[],
@@ -157,7 +157,8 @@ function autoscalerMinimum(
     const { spec } = manifest as Wire<V2HorizontalPodAutoscaler> & KedaScaler;
     const { kind = "Deployment", name } = spec?.scaleTargetRef ?? {};
     if (kind === "Deployment" && name === deployment) {
-      return spec?.minReplicas ?? spec?.minReplicaCount;
+      // pods that KEDA adds with the first request are simulated from the start
+      return Math.max(1, spec?.minReplicas ?? spec?.minReplicaCount ?? 1);
     }
   }
   return undefined;

@@ -1,4 +1,5 @@
 import { embedRoutes } from "../contract/embed-routes.ts";
+import { dcgmMetrics } from "../contract/metrics/dcgm-metrics.ts";
 import { embedMetrics, secondsBuckets } from "../contract/metrics/embed-metrics.ts";
 import { tritonMetrics } from "../contract/metrics/triton-metrics.ts";
 
@@ -86,6 +87,17 @@ export const queueTime = {
   ].join(" "),
   record: "clipstack:triton_queue_milliseconds:rate",
   adapterMetric: "clipstack_triton_queue_milliseconds",
+} as const;
+
+/** Queries of KEDA besides the queue time, with placeholders: SELECTOR. */
+export const scalingQueries = {
+  /** Mean use of the GPUs, in percent. */
+  gpuUse: `avg(${dcgmMetrics.utilization}{SELECTOR})`,
+  /** Positive while requests arrive. The second part sees the first request, before which its counter does not exist. */
+  activity: [
+    `sum(rate(${embedMetrics.requests}{${embedding("SELECTOR")}}[1m])) > 0`,
+    `or sum(${embedMetrics.requests}{${embedding("SELECTOR")}}) - (sum(${embedMetrics.requests}{${embedding("SELECTOR")}} offset 1m) or vector(0))`,
+  ].join(" "),
 } as const;
 
 /** Names of the recorded facts of an environment; 0 if not known. */

@@ -35,7 +35,7 @@ import { modelRepositoryMount, type ServerEnvName } from "../contract/server/ser
 import { renderTritonCommand, restrictControl, tracingFlags } from "../contract/triton-flags.ts";
 import { kindsOf, type ModelKind, tritonModelName } from "../contract/triton-models.ts";
 import { firstStronglyTyped } from "../contract/triton-releases.ts";
-import { queueTime } from "../monitoring/expressions.ts";
+import { queueTime, scalingQueries } from "../monitoring/expressions.ts";
 import { schemaYaml } from "../stacks/settings/schema-yaml.ts";
 import { type JsonSchema, schemaTable } from "../stacks/settings/settings-docs.ts";
 import { valuesFiles } from "./render-chart-values.ts";
@@ -228,6 +228,7 @@ function contractText(): string {
     ),
     suffixes: Object.fromEntries(tunableKinds.map((modelKind) => [modelKind, suffixOf(modelKind)])),
     queueTime,
+    scalingQueries,
     ownEnv,
     // NVIDIA's image contains no model
     tritonRepository: chartValues.parse({}).triton.image.repository,

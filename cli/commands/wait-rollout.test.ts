@@ -78,5 +78,5 @@ test("fails in one line on an unknown context", async () => {
 test("fails on an invalid number", async () => {
   const { code, stderr } = await wait({ ready: 1 }, "--replicas", "two");
   expect(code).toBe(2);
-  expect(stderr).toContain("It must be a whole number from 1 to 86400.");
+  expect(stderr).toContain("It must be a whole number from 0 to 86400.");
 });

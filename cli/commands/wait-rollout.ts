@@ -26,7 +26,7 @@ export function registerWaitRollout(program: Command): void {
     .option("--kubeconfig <file>", "kubeconfig (default: KUBECONFIG, or ~/.kube/config)")
     .option("--context <name>", "its context (default: the current one)")
     .option("--namespace <name>", "namespace of the Deployment", "clipstack")
-    .option("--replicas <number>", "minimum number of ready pods", wholeNumber(1, 86_400), 1)
+    .option("--replicas <number>", "minimum number of ready pods", wholeNumber(0, 86_400), 1)
     .option("--timeout <seconds>", "maximum time to wait", wholeNumber(1, 86_400), 300)
     .option(
       "--lines <number>",

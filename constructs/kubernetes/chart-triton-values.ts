@@ -27,6 +27,9 @@ import {
 /** Maximum time of TensorRT to build the engine of one execution instance, in seconds. */
 const buildSeconds = tritonStartSeconds(true, 1) - tritonStartSeconds(true, 0);
 
+/** Five fields of cron. */
+const cron = z.string().regex(/^[\d*/,-]+( [\dA-Za-z*/,-]+){4}$/);
+
 export const triton = z
   .strictObject({
     enabled: flag(false, "Whether Triton is deployed."),
@@ -113,6 +116,36 @@ export const triton = z
         targetQueueMilliseconds: integer(1, 60_000)
           .default(50)
           .describe("Target average queue time of a request, in milliseconds."),
+        targetGpuPercent: integer(1, 100)
+          .optional()
+          .describe(
+            "With `keda`, as an additional metric: target use of the GPUs, from DCGM exporter with the labels `namespace` and `pod`.",
+          ),
+        scaleToZero: z
+          .strictObject({
+            enabled: flag(
+              false,
+              "Whether the pods are removed when the gateway has no requests. The first ones are then answered with 503 until a pod is ready.",
+            ),
+            afterSeconds: integer(60, 86_400)
+              .default(900)
+              .describe("Time without requests, in seconds."),
+          })
+          .prefault({})
+          .describe("With `keda` and `embed.backend: triton`: no pods without requests."),
+        schedules: z
+          .array(
+            z.strictObject({
+              timezone: z.string().regex(/^[A-Za-z]+([/_+-][A-Za-z0-9_+-]+)*$/),
+              start: cron,
+              end: cron,
+              replicas: integer(1, 1_000),
+            }),
+          )
+          .default([])
+          .describe(
+            "With `keda`: minimum numbers of pods by time, such as `{ timezone: Europe/Berlin, start: 0 8 * * 1-5, end: 0 18 * * 1-5, replicas: 3 }`.",
+          ),
         fallbackReplicas: integer(0, 1_000)
           .optional()
           .describe(

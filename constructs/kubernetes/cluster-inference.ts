@@ -68,13 +68,15 @@ export class ClusterInference extends Construct {
       .filter(({ name }) => isDeployed(name))
       .map((service) => ({ service: { ...service, resources }, models: plan.models }));
     this.summary = plan.workloads.map((pods) => podSummary(pods.service, pods)).join(", ");
+    const scalesToZero = chartValues.triton?.autoscaling?.scaleToZero?.enabled === true;
     for (const { service, minReplicas, rolloutSeconds } of plan.workloads) {
       new RolloutGate(this, `${service}-ready`, {
         cluster,
         declaredBy: this.chart.release,
         deployment: podObjectName(service),
         namespace: props.namespace,
-        replicas: minReplicas,
+        // KEDA may have removed the pods of an idle gateway before the gate reads them
+        replicas: service === "triton" && scalesToZero ? 0 : minReplicas,
         timeoutSeconds: rolloutSeconds,
       });
     }

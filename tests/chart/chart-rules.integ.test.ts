@@ -76,6 +76,16 @@ describe.skipIf(noPromtool !== "")(
           ];
         },
       );
+      checkSeries(expr, series, expected, interval);
+    }
+
+    /** Asserts the values of `expr` after five minutes of `series`. */
+    function checkSeries(
+      expr: string,
+      series: readonly { readonly series: string; readonly values: string }[],
+      expected: readonly { readonly labels: string; readonly value: number }[],
+      interval = "15s",
+    ) {
       const test = {
         rule_files: ["rules.yaml"],
         evaluation_interval: "15s",
@@ -218,6 +228,34 @@ describe.skipIf(noPromtool !== "")(
       });
       expect(rule(facts).groups.slice(1)).toEqual(groups);
       expect(JSON.stringify(rule({}))).not.toMatch(/[A-Z]+_[A-Z_]+SELECTOR|_HOUR|_SECONDS|_IMAGES/);
+    });
+
+    describe("scaling from zero", () => {
+      const activity = () => {
+        const objects = template({
+          embed: { backend: "triton" },
+          triton: {
+            ...values.triton,
+            autoscaling: { ...values.triton.autoscaling, scaleToZero: { enabled: true } },
+          },
+        });
+        return objectOf(objects, "ScaledObject", "clipstack-triton").spec.triggers[1].metadata
+          .query;
+      };
+      const requests = (samples: string, route = "/embed") => ({
+        series: `clipstack_embed_requests_total{namespace="clipstack",pod="clipstack-embed-a",route="${route}",status="503"}`,
+        values: samples,
+      });
+
+      test.each([
+        ["the first request of a gateway", [requests("_x18 1 1")], 1],
+        ["requests, after a restart of the gateway", [requests("900+0x16 0+15x3")], 1],
+        ["requests for an hour", [requests("0+15x40")], 1],
+        ["no request", [requests("7+0x20")], 0],
+        ["health checks only", [requests("7+0x20"), requests("0+15x20", "/readyz")], 0],
+      ])("is positive or not with %s", (_name, series, value) => {
+        checkSeries(`sgn(${activity()})`, series, [{ labels: "{}", value }]);
+      });
     });
 
     test("is accepted by Prometheus", () => {

@@ -712,6 +712,46 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(fallback({ fallbackReplicas: 0 })).toBeUndefined();
     });
 
+    test("by KEDA removes all pods of an idle gateway, which stays ready without them", () => {
+      const values: ChartValues = {
+        embed: { backend: "triton" },
+        ...scaling({
+          prometheus: { url: "http://prometheus:9090" },
+          scaleToZero: { enabled: true, afterSeconds: 600 },
+        }),
+      };
+      const { spec } = objectOf(template(values), "ScaledObject", "clipstack-triton");
+      expect(spec).toMatchObject({ minReplicaCount: 0, cooldownPeriod: 600 });
+      const [readiness] = podOf(values, "embed").containers.map(
+        (it: { readinessProbe: { httpGet: { path: string } } }) => it.readinessProbe.httpGet.path,
+      );
+      expect(readiness).toBe("/healthz");
+    });
+
+    test("by KEDA also follows the use of the GPUs and schedules", () => {
+      const schedule = { timezone: "Europe/Berlin", start: "0 8 * * 1-5", end: "0 18 * * 1-5" };
+      const { triggers } = objectOf(
+        template(
+          scaling({
+            prometheus: { url: "http://prometheus:9090" },
+            targetGpuPercent: 80,
+            schedules: [{ ...schedule, replicas: 3 }],
+          }),
+        ),
+        "ScaledObject",
+        "clipstack-triton",
+      ).spec;
+      expect(triggers.slice(1)).toMatchObject([
+        {
+          metadata: {
+            query: 'avg(DCGM_FI_DEV_GPU_UTIL{namespace="clipstack",pod=~"clipstack-triton-.+"})',
+            threshold: "80",
+          },
+        },
+        { type: "cron", metadata: { ...schedule, desiredReplicas: "3" } },
+      ]);
+    });
+
     test("adds and removes one pod per minute with GPUs, or as configured", () => {
       const behaviorOf = (values: ChartValues): unknown =>
         objectOf(template(values), "HorizontalPodAutoscaler", "clipstack-triton").spec.behavior;
@@ -1197,6 +1237,48 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "a traffic policy inside the cluster",
         { embed: { service: { externalTrafficPolicy: "Local" } } },
         "embed.service.type must be NodePort or LoadBalancer with externalTrafficPolicy Local, got ClusterIP",
+      ],
+      [
+        "a schedule without KEDA",
+        {
+          triton: {
+            ...own,
+            autoscaling: {
+              enabled: true,
+              metric: "cpu",
+              schedules: [{ timezone: "UTC", start: "0 8 * * *", end: "0 18 * * *", replicas: 2 }],
+            },
+          },
+        },
+        "triton.autoscaling.schedules requires triton.autoscaling with metric queue-time and source keda",
+      ],
+      [
+        "a schedule above the maximum",
+        {
+          triton: {
+            ...own,
+            autoscaling: {
+              enabled: true,
+              prometheus: { url: "http://p:9090" },
+              schedules: [{ timezone: "UTC", start: "0 8 * * *", end: "0 18 * * *", replicas: 9 }],
+            },
+          },
+        },
+        "triton.autoscaling.schedules.0.replicas must be at most maxReplicas (4), got 9",
+      ],
+      [
+        "no pods without a gateway",
+        {
+          triton: {
+            ...own,
+            autoscaling: {
+              enabled: true,
+              prometheus: { url: "http://p:9090" },
+              scaleToZero: { enabled: true },
+            },
+          },
+        },
+        "triton.autoscaling.scaleToZero requires source keda and a gateway (embed.backend triton), whose requests add the first pod",
       ],
     ])("%s", (_name, values, message) => {
       expect(rejectionOf(values)).toBe(message);

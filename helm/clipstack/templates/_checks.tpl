@@ -123,6 +123,23 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- fail "triton.image.digest is required with triton.engineCache and model.weights image: a tag can change its weights, and engines of the previous weights would be reused" -}}
 {{- end -}}
 {{- $scaling := $triton.autoscaling -}}
+{{- $byKeda := and $scaling.enabled (eq $scaling.metric "queue-time") (eq $scaling.source "keda") -}}
+{{- range $key := list "targetGpuPercent" "schedules" -}}
+{{- if and (get $scaling $key) (not $byKeda) -}}
+{{- fail (printf "triton.autoscaling.%s requires triton.autoscaling with metric queue-time and source keda" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $scaling.targetGpuPercent (eq (int $triton.gpus) 0) -}}
+{{- fail "triton.autoscaling.targetGpuPercent requires triton.gpus of at least 1, got 0" -}}
+{{- end -}}
+{{- range $index, $schedule := $scaling.schedules -}}
+{{- if gt (int $schedule.replicas) (int $scaling.maxReplicas) -}}
+{{- fail (printf "triton.autoscaling.schedules.%d.replicas must be at most maxReplicas (%d), got %d" $index (int $scaling.maxReplicas) (int $schedule.replicas)) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $scaling.scaleToZero.enabled (not (and $byKeda $v.embed.enabled (eq $v.embed.backend "triton"))) -}}
+{{- fail "triton.autoscaling.scaleToZero requires source keda and a gateway (embed.backend triton), whose requests add the first pod" -}}
+{{- end -}}
 {{- if and $scaling.enabled (eq $scaling.metric "queue-time") (eq $scaling.source "keda") (not $scaling.prometheus.url) -}}
 {{- fail "triton.autoscaling.prometheus.url is required with triton.autoscaling.source keda" -}}
 {{- end -}}

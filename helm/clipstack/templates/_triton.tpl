@@ -90,6 +90,13 @@ divided, and a pod without traffic has 0. Takes a list: the root, labels.
 namespace={{ .Release.Namespace | quote }},pod=~"{{ include "clipstack.fullname" . }}-triton-.+"
 {{- end -}}
 
+{{/* Query of KEDA. Arguments: root, its name in `scalingQueries`, component of the pods. */}}
+{{- define "clipstack.scalingQuery" -}}
+{{- $root := index . 0 -}}
+{{- $selector := printf "namespace=%q,pod=~\"%s-%s-.+\"" $root.Release.Namespace (include "clipstack.fullname" $root) (index . 2) -}}
+{{- get (include "clipstack.contract" $root | fromJson).scalingQueries (index . 1) | replace "SELECTOR" $selector -}}
+{{- end -}}
+
 {{/* Value for the autoscaler of the release: mean over its pods. */}}
 {{- define "clipstack.queueTimeOfRelease" -}}
 {{- $query := .Values.triton.autoscaling.prometheus.query -}}
