@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { flag, integer } from "./chart-value-fields.ts";
+import { annotations, flag, integer, matching, reference } from "./chart-value-fields.ts";
 
 const labelSelector = z.strictObject({
   matchLabels: z.record(z.string(), z.string()).optional(),
@@ -57,3 +57,22 @@ export const networkPolicy = z
       .describe("Additional egress rules of the NetworkPolicies."),
   })
   .prefault({});
+
+export const ingress = z
+  .strictObject({
+    enabled: flag(false, "Whether the chart creates an Ingress for the embed server."),
+    className: reference("Class of the Ingress; empty selects the cluster's default."),
+    host: matching("(\\*\\.)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?", "Host name of the requests."),
+    tlsSecretName: reference(
+      "Secret with the certificate for `host`; with cert-manager, its name for the Secret that it creates.",
+    ),
+    allowPlaintext: flag(
+      false,
+      "Whether the Ingress may have no `tlsSecretName`, for a load balancer that has the certificate.",
+    ),
+    annotations: annotations(
+      "Annotations, such as `cert-manager.io/cluster-issuer`, or the controller's limits of body size and time.",
+    ),
+  })
+  .prefault({})
+  .describe("Ingress for the embed server.");

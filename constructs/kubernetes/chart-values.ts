@@ -4,7 +4,7 @@ import { secondsBuckets } from "../../contract/metrics/embed-metrics.ts";
 import { otlpEndpoint, serverEnv } from "../../contract/server/server-env.ts";
 import { tracing } from "../../contract/server/tracing.ts";
 import { embed } from "./chart-embed-values.ts";
-import { networkPolicy } from "./chart-network-values.ts";
+import { ingress, networkPolicy } from "./chart-network-values.ts";
 import { triton } from "./chart-triton-values.ts";
 import {
   annotations,
@@ -187,6 +187,7 @@ export const chartValues = z.strictObject({
     })
     .prefault({})
     .describe("LimitRange of the namespace: defaults and maximum of a container."),
+  ingress,
   networkPolicy,
   serviceMonitor: z
     .strictObject({

@@ -35,6 +35,14 @@ const more: Readonly<Record<string, ChartValues>> = {
       affinity: { podAntiAffinity: {} },
       extraEnv: [{ name: "LOG_LEVEL", value: "debug" }],
       service: { type: "LoadBalancer", annotations: { a: "b" } },
+      tls: { secretName: "embed-tls" },
+    },
+    ingress: {
+      enabled: true,
+      className: "nginx",
+      host: "embed.example.com",
+      tlsSecretName: "public-tls",
+      annotations: { "cert-manager.io/cluster-issuer": "letsencrypt" },
     },
     triton: {
       enabled: true,

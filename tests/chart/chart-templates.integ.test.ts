@@ -1073,6 +1073,19 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "embed.auth must have existingSecret or allowAnonymous, not both",
       ],
       [
+        "on an Ingress without a key",
+        { ingress: { enabled: true, host: "a.example" } },
+        "embed.auth.existingSecret is required with ingress.enabled (or set embed.auth.allowAnonymous if the network restricts access)",
+      ],
+      [
+        "on an Ingress without TLS",
+        {
+          ingress: { enabled: true, host: "a.example" },
+          embed: { auth: { existingSecret: "keys" } },
+        },
+        "ingress.tlsSecretName is required with ingress.enabled (or set ingress.allowPlaintext if a load balancer has the certificate)",
+      ],
+      [
         "on keys without the key that reads metrics",
         { embed: { auth: { keysSecret: "clients" } } },
         "embed.auth.existingSecret is required with embed.auth.keysSecret: it has the key of the client that reads metrics and runs helm test",

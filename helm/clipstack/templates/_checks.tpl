@@ -39,6 +39,17 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- if and $auth.existingSecret $auth.allowAnonymous -}}
 {{- fail "embed.auth must have existingSecret or allowAnonymous, not both" -}}
 {{- end -}}
+{{- if $v.ingress.enabled -}}
+{{- if not $v.ingress.host -}}
+{{- fail "ingress.host is required with ingress.enabled" -}}
+{{- end -}}
+{{- if not (or $auth.existingSecret $auth.allowAnonymous) -}}
+{{- fail "embed.auth.existingSecret is required with ingress.enabled (or set embed.auth.allowAnonymous if the network restricts access)" -}}
+{{- end -}}
+{{- if not (or $v.ingress.tlsSecretName $v.ingress.allowPlaintext) -}}
+{{- fail "ingress.tlsSecretName is required with ingress.enabled (or set ingress.allowPlaintext if a load balancer has the certificate)" -}}
+{{- end -}}
+{{- end -}}
 {{- if and $auth.keysSecret (not $auth.existingSecret) -}}
 {{- fail "embed.auth.existingSecret is required with embed.auth.keysSecret: it has the key of the client that reads metrics and runs helm test" -}}
 {{- end -}}
