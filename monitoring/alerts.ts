@@ -154,8 +154,8 @@ function costAlerts({ selectors: { embed } }: AlertFacts): readonly Alert[] {
     {
       name: "HostAboveBudget",
       severity: "warning",
-      for: "2h",
-      expr: `${usdPer1000Images(embed, "6h")} > sum(${recorded.budgetUsdPer1000Images} > 0)`,
+      for: "6h",
+      expr: `${usdPer1000Images(embed, "1h")} > sum(${recorded.budgetUsdPer1000Images} > 0)`,
       summary: "1,000 images cost {{ $value }} $, more than the budget",
     },
     {

@@ -184,7 +184,9 @@ const service: Dashboard = {
       {
         title: "In rotation",
         unit: "short",
-        queries: { "{{target}} {{model}}": `${embedMetrics.tritonHealthy}{${embed}}` },
+        queries: {
+          "{{instance}}: {{target}} {{model}}": `${embedMetrics.tritonHealthy}{${embed}}`,
+        },
       },
       {
         title: "Calls per second",
@@ -384,6 +386,7 @@ const cost: Dashboard = {
         title: "Cost per 1,000 images, last hour",
         unit: "currencyUSD",
         kind: "stat",
+        description: "Too high in the first hour of the metrics.",
         queries: { cost: usdPer1000Images(embed, "1h") },
       },
       {
