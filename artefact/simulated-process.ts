@@ -8,7 +8,7 @@ import {
 import { type ResolvedTritonFlags, renderTritonCommand } from "../contract/triton-flags.ts";
 import type { SimulatedVolumes } from "./simulated-volumes.ts";
 import { type Fault, type Listener, type ListenerProtocol, loopback } from "./simulation-types.ts";
-import { describe, hasHostName, type Workload } from "./workload.ts";
+import { describe, hasHostName, inlineModels, type Workload } from "./workload.ts";
 
 /** Options appended to a synthesized Triton command; the last occurrence of an option counts. */
 export function tritonOverrides(
@@ -71,7 +71,7 @@ export function embedEnv(
 ): Readonly<Record<string, string>> {
   const { listeners, volumes, notes } = context;
   const env: Record<string, string> = {
-    ...workload.env,
+    ...inlineModels(workload),
     HOST: loopback,
     PORT: String(listeners[0]?.local ?? 0),
   };

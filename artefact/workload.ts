@@ -1,3 +1,4 @@
+import { posix } from "node:path";
 import type { Service } from "../contract/environment.ts";
 import type { VolumeContents } from "./volume-contents.ts";
 
@@ -59,6 +60,16 @@ export interface Probe {
   readonly budgetSeconds: number;
   /** Command or URL, for messages. */
   readonly text: string;
+}
+
+/** Environment variables with the list of models in `MODELS` instead of a file in the container, if the artefact contains the file. */
+export function inlineModels({ env, volumes }: Workload): Readonly<Record<string, string>> {
+  const { MODELS_FILE = "", ...others } = env;
+  const text = volumes
+    .map((it) => it.contents?.files[posix.relative(it.containerPath, MODELS_FILE)])
+    .find((file) => file !== undefined);
+  if (text === undefined) return env;
+  return { ...others, MODELS: text.replace(/\n */g, "") };
 }
 
 /** Terraform address and name, for messages. */

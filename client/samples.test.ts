@@ -40,7 +40,7 @@ beforeAll(async () => {
   await mkdir(dirname(second), { recursive: true });
   await symlink(await ensureTinyModel(dinov2Small), second);
   embedServer = await startLoaded({
-    MODELS: "openclip-vit-b32,dinov2-small",
+    MODELS: '["openclip-vit-b32", "dinov2-small"]',
     MODEL_REPOSITORY: models,
   });
   await rm(models, { recursive: true });

@@ -18,6 +18,10 @@ function linesOf(issue: Issue, schema: z.ZodType, input: unknown): readonly stri
       issues.map((inner) => ({ ...inner, path: [...issue.path, ...inner.path] }) as Issue);
     return issueLines(at(matchingIssues(issue.errors, valueAt(input, issue.path))), schema, input);
   }
+  // a rule of the schema about these keys
+  if (issue.code === "unrecognized_keys" && issue.message.startsWith("must")) {
+    return [`${dotted(issue.path) || "the file"} ${issue.message}`];
+  }
   if (issue.code === "unrecognized_keys") {
     const known = keysAt(schema, issue.path, input);
     return issue.keys.map((key) => {

@@ -8,10 +8,16 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { embedPaths } from "../contract/embed-routes.ts";
 import { engineCacheMount } from "../contract/model-config.ts";
-import { defaultModel } from "../contract/models/index.ts";
+import { withModalities } from "../contract/model-spec.ts";
+import { catalogueSpecs, defaultModel, defaultModels } from "../contract/models/index.ts";
 import { oipPaths } from "../contract/oip-paths.ts";
 import { hostPorts, tritonPorts } from "../contract/ports.ts";
-import { modelRepositoryMount, serverEnv } from "../contract/server/server-env.ts";
+import {
+  defaultModelsArgument,
+  modelsArgument,
+  servedModels,
+} from "../contract/server/model-list.ts";
+import { modelRepositoryMount } from "../contract/server/server-env.ts";
 import { parseTritonArgs, restrictControl } from "../contract/triton-flags.ts";
 import { tritonModelName } from "../contract/triton-models.ts";
 
@@ -26,6 +32,7 @@ const gpu = "inference-image/Dockerfile.gpu";
 const triton = "model_repository/image/Dockerfile.triton";
 const allInOne = "model_repository/image/Dockerfile.all-in-one";
 const weights = "model_repository/image/Dockerfile.weights";
+const textTower = withModalities(defaultModel, ["text"]);
 const dockerfiles = [server, gpu, triton, allInOne];
 
 /** Default of a build argument. */
@@ -34,14 +41,23 @@ function defaultOf(dockerfile: string, name: string): string | undefined {
 }
 
 describe("the Dockerfiles", () => {
-  test.each([triton, allInOne, weights])(
-    "%s has the default models of the server",
-    (dockerfile) => {
-      const { MODELS } = serverEnv.parse({ MODELS: defaultOf(dockerfile, "MODELS") });
-      expect(MODELS).toEqual(serverEnv.parse({}).MODELS);
-      expect(read(dockerfile)).toMatch(/^(ENV .*| {2}.*) ?MODELS=\$\{MODELS\}( |$)/m);
-    },
-  );
+  test.each([triton, allInOne, weights])("%s has the default models", (dockerfile) => {
+    expect(defaultOf(dockerfile, "MODELS")).toBe(defaultModelsArgument);
+    if (dockerfile === weights) return;
+    expect(read(dockerfile)).toMatch(/^(ENV .*| {2}.*) ?TRITON_MODELS=\$\{MODELS\}( |$)/m);
+  });
+
+  test("the build writes its models as the embed server reads them", () => {
+    const [line = ""] = /^list=.*$/m.exec(read("model_repository/image/weights.sh"))!;
+    for (const specs of [defaultModels, catalogueSpecs, [textTower, ...catalogueSpecs.slice(1)]]) {
+      const env = { ...process.env, MODELS: modelsArgument(specs) };
+      const { stdout } = spawnSync("sh", ["-c", `${line}; echo "$list"`], {
+        encoding: "utf8",
+        env,
+      });
+      expect(servedModels.parse(stdout)).toEqual(specs);
+    }
+  });
 
   test.each(dockerfiles)("%s uses the version of the package", (dockerfile) => {
     expect(defaultOf(dockerfile, "VERSION")).toBe(version);
@@ -196,7 +212,7 @@ describe("the all-in-one image", () => {
     }
     const env = {
       TRITON_SERVER: "tritonserver",
-      MODELS: "a-b,c,d:image,e:text",
+      TRITON_MODELS: "a-b,c,d:image,e:text",
       MODEL_REPOSITORY: repository,
       MODEL_CONFIG_NAME: "cpu",
     };

@@ -20,7 +20,10 @@ export class KindStack extends InferenceStack {
     this.host = cluster;
     const image = new KindImage(this, "image", {
       cluster,
-      source: embed.image.source === "local" ? embed.image : kindImage(embed.image, models),
+      source:
+        embed.image.source === "local"
+          ? embed.image
+          : kindImage(embed.image, models, embed.server?.modelPrecision),
     });
     new MetricsServer(this, "metrics-server", { cluster, ...settings.metricsServer });
     const namespace = new InferenceNamespace(this, "namespace", {

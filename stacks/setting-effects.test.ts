@@ -60,6 +60,7 @@ function otherValue(key: string, schema: JsonSchema): unknown {
   if (type === "boolean") return current !== true;
   if (choices !== undefined) return choices.find((choice) => choice !== current);
   if (type === "integer") return current === minimum ? minimum + 1 : minimum;
+  if (key === "imageUrlHosts") return ["images.example"];
   if (type === "array") return key === "upstreams" ? [{ grpc: "gpu-2:8011" }] : [1];
   throw new Error(`texts must have a value for ${key}`);
 }

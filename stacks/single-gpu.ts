@@ -35,7 +35,10 @@ export class SingleGpuStack extends InferenceStack {
     const onGpu = embed.enabled && embed.backend === "onnxruntime" && accelerator === "gpu";
     const kind = onGpu ? "embed-gpu" : "embed-cpu";
     const inImage = settings.weights === "image" ? settings.models : undefined;
-    const image = host.image(kind, embedImage(kind, embed.image, inImage));
+    const image = host.image(
+      kind,
+      embedImage(kind, embed.image, inImage, embed.server?.modelPrecision),
+    );
     const weights = new ModelWeights(this, "weights", {
       host,
       tools: image,

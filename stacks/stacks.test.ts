@@ -520,7 +520,7 @@ test("a host serves all models of an environment, texts included", () => {
     "--load-model=dinov2_small",
   ]);
   expect(of("triton-trt").command).toContain("--load-model=openclip_vit_b32_text_trt");
-  expect(of("embed").env).toContain("MODELS=openclip-vit-b32,dinov2-small");
+  expect(of("embed").env).toContain('MODELS=["openclip-vit-b32","dinov2-small"]');
   expect(of("embed").volumes).toMatchObject([
     { container_path: "/models/openclip_vit_b32/1" },
     { container_path: "/models/openclip_vit_b32_text/1" },
@@ -543,13 +543,12 @@ test.each(["kubernetes", "helm"])("kind serves all models of an environment, wit
   ]);
   expect(output.services).toMatchObject([{ models: ["dinov2-small", "openclip-vit-b32"] }]);
   const [resource] = Object.values<Record<string, never>>(
-    json.resource[way === "helm" ? "helm_release" : "kubernetes_deployment_v1"],
+    json.resource[way === "helm" ? "helm_release" : "kubernetes_config_map_v1"],
   );
-  const served =
-    way === "helm"
-      ? JSON.parse(resource!.values![0]!).models
-      : JSON.stringify(resource)
-          .match(/"MODELS","value":"([^"]*)"/)?.[1]
-          ?.split(",");
+  const { values, data } = resource as unknown as {
+    values: string[];
+    data: { [file: string]: string };
+  };
+  const served = way === "helm" ? JSON.parse(values[0]!).models : JSON.parse(data["models.json"]!);
   expect(served).toEqual(["dinov2-small", "openclip-vit-b32"]);
 });

@@ -31,6 +31,7 @@ import {
 } from "../contract/pods.ts";
 import { embedPort, tritonPorts } from "../contract/ports.ts";
 import { printFields } from "../contract/print-model-config.ts";
+import { modelsFile } from "../contract/server/model-list.ts";
 import { modelRepositoryMount, type ServerEnvName } from "../contract/server/server-env.ts";
 import { renderTritonCommand, restrictControl, tracingFlags } from "../contract/triton-flags.ts";
 import { kindsOf, type ModelKind, tritonModelName } from "../contract/triton-models.ts";
@@ -148,7 +149,7 @@ const ownEnv = [
   "EXECUTION_PROVIDER",
   "INTRA_OP_THREADS",
   "MODELS",
-  "MODEL_SPECS",
+  "MODELS_FILE",
   "MODEL_REPOSITORY",
   "TRITON_GRPC_URLS",
   "TRITON_MODEL_KIND",
@@ -214,6 +215,7 @@ function contractText(): string {
     tmpMiB: podTmpMiB,
     tritonTmpMiB,
     repository: modelRepositoryMount,
+    modelsFile,
     engineCache: engineCacheMount,
     instancesMark,
     enginesMark,

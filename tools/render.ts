@@ -22,6 +22,7 @@ import { modelDocs } from "./render-models.ts";
 import { monitoringFiles } from "./render-monitoring.ts";
 import { outputPages } from "./render-outputs.ts";
 import { resultsDocs } from "./render-results.ts";
+import { serverVariablesFile } from "./render-server-variables.ts";
 import type { RenderedFile } from "./rendered-file.ts";
 
 /** Files that are rendered completely. */
@@ -33,6 +34,7 @@ const completeProducers: readonly (() => readonly RenderedFile[])[] = [
   monitoringFiles,
   () => [ruleIdFile()],
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
+  () => [serverVariablesFile()],
   () => [{ path: "docs/gpus.md", text: gpuDocs() }],
   () => [llmsText()],
   () => [{ path: "docs/metrics.md", text: metricDocs() }],

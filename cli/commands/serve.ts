@@ -1,6 +1,7 @@
 import { type Command, Option } from "commander";
 import { defaultModel } from "../../contract/models/index.ts";
 import { embedPort, standaloneTritonPorts } from "../../contract/ports.ts";
+import { modelsArgument } from "../../contract/server/model-list.ts";
 import type { ServerEnvName } from "../../contract/server/server-env.ts";
 import { renderTritonCommand } from "../../contract/triton-flags.ts";
 import { UserError } from "../../contract/user-error.ts";
@@ -46,7 +47,7 @@ export function registerServe(program: Command): void {
       "after",
       `
 The other settings of the embed server are environment variables, as in its container:
-BACKEND, TRITON_GRPC_URLS, MAX_QUEUE_SIZE, LOG_LEVEL, … (complete list: contract/server/server-env.ts).
+BACKEND, TRITON_GRPC_URLS, MAX_QUEUE_SIZE, LOG_LEVEL, … (complete list: docs/server-variables.md).
 With --role triton, MAX_QUEUE_SIZE and MAX_QUEUE_BYTES limit the queues of all models together.
 
 Examples:
@@ -72,21 +73,25 @@ async function serveEmbed(args: ServeArguments): Promise<void> {
     if (value !== undefined) throw new UserError(`${option} is for --role triton, got '${value}'`);
   }
   const gateway = process.env.BACKEND === "triton";
+  const { MODELS_FILE: _file, ...env } = process.env;
   const overrides: Partial<Record<ServerEnvName, string>> = {
     HOST: args.host,
     PORT: String(args.httpPort ?? embedPort),
     ...(gateway
       ? gatewaySettings(args.model ?? [])
-      : await embedSettings(args.model ?? namesIn(process.env.MODELS) ?? ["generated"])),
+      : await embedSettings(args.model ?? (await listedModels(process.env)) ?? ["generated"])),
   };
   const { runEmbedServer } = await import("../../inference-image/server/embed-server.ts");
-  await runEmbedServer({ ...process.env, ...overrides });
+  await runEmbedServer({ ...(overrides.MODELS === undefined ? process.env : env), ...overrides });
 }
 
-/** Values of MODELS; undefined if it is not set. */
-function namesIn(models: string | undefined): readonly string[] | undefined {
-  const names = models?.split(",").map((name) => name.trim());
-  return names?.some(Boolean) ? names : undefined;
+/** Values of `--model` for MODELS or MODELS_FILE; undefined if neither is set. */
+async function listedModels(env: NodeJS.ProcessEnv): Promise<readonly string[] | undefined> {
+  const { MODELS, MODELS_FILE } = env;
+  if (!MODELS && !MODELS_FILE) return undefined;
+  const { readSettings } = await import("../../inference-image/server/settings.ts");
+  const settings = readSettings({ MODELS, MODELS_FILE, ALLOW_ANONYMOUS: "true" });
+  return modelsArgument(settings.MODELS).split(",");
 }
 
 async function serveTriton(args: ServeArguments): Promise<void> {

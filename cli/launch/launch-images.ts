@@ -1,6 +1,5 @@
 import { z } from "zod";
-import { defaultModels } from "../../contract/models/index.ts";
-import { modelSettings } from "../../contract/server/server-env.ts";
+import { defaultModelsArgument } from "../../contract/server/model-list.ts";
 
 const body = z.record(z.string(), z.looseObject({}));
 const document = z.object({ resource: z.record(z.string(), body).default({}) });
@@ -50,7 +49,7 @@ interface AllInOneBuild {
   readonly hasWeights: boolean;
   /** Whether it runs on a GPU: hosts with NVIDIA GPUs are amd64, the building machine may be another. */
   readonly hasGpu: boolean;
-  /** Models in the image, as the variable `MODELS` of the embed server. */
+  /** Models in the image, as its build argument `MODELS`. */
   readonly models: string;
 }
 
@@ -70,7 +69,7 @@ export function buildCommand({
     TRITON_SERVER: server ?? "emulator",
     ...(base === undefined ? {} : { TRITON_IMAGE: base }),
     ...(hasWeights ? { WEIGHTS: "image" } : {}),
-    ...(models === modelSettings(defaultModels).MODELS ? {} : { MODELS: models }),
+    ...(models === defaultModelsArgument ? {} : { MODELS: models }),
   };
   return [
     "docker",

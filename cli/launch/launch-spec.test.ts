@@ -59,11 +59,12 @@ test("prints the docker run of every service, with the GPU, the ports and the pr
     "--log-opt max-size=10m",
     "--gpus device=0",
     "--env SERVICES=embed,triton-onnx,triton-trt",
+    "--env TRITON_MODELS=openclip-vit-b32:image",
     "--env ALLOW_ANONYMOUS=true",
     "--env BACKEND=onnxruntime",
     "--env EXECUTION_PROVIDER=cuda",
     "--env MAX_PIXELS_IN_FLIGHT=320000000",
-    "--env MODELS=openclip-vit-b32:image",
+    `--env 'MODELS=[{"modalities":["image"],"name":"openclip-vit-b32"}]'`,
     "--env NODE_OPTIONS=--max-old-space-size=1024",
     "--env SHUTDOWN_GRACE_SECONDS=30",
     "--env NVIDIA_DRIVER_CAPABILITIES=compute,utility",
@@ -116,7 +117,8 @@ test("runs only the enabled services, and requests no GPU on CPU", () => {
       SERVICES: "embed,triton-trt",
       BACKEND: "triton",
       TRITON_GRPC_URLS: "127.0.0.1:8021",
-      MODELS: "openclip-vit-b32:image",
+      MODELS: '[{"modalities":["image"],"name":"openclip-vit-b32"}]',
+      TRITON_MODELS: "openclip-vit-b32:image",
       TRITON_MODEL_KIND: "trt",
     },
     volumes: [],
@@ -136,7 +138,7 @@ test("builds the image with the models of the environment", () => {
   });
   const models = "dinov2-small,openclip-vit-b32";
   expect(spec.build.join(" ")).toContain(`--build-arg WEIGHTS=image --build-arg MODELS=${models} `);
-  expect(spec.env).toMatchObject({ SERVICES: "triton-onnx", MODELS: models });
+  expect(spec.env).toMatchObject({ SERVICES: "triton-onnx", TRITON_MODELS: models });
 });
 
 test("reads the key of a public port from the shell, with a note", () => {

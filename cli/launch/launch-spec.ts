@@ -5,7 +5,8 @@ import type { ContainerBlock } from "../../artefact/container-workload.ts";
 import type { DeclaredContainer } from "../../artefact/declared-container.ts";
 import type { Workload } from "../../artefact/workload.ts";
 import { engineCacheMount } from "../../contract/model-config.ts";
-import { modelRepositoryMount, modelSettings } from "../../contract/server/server-env.ts";
+import { modelsArgument } from "../../contract/server/model-list.ts";
+import { modelRepositoryMount } from "../../contract/server/server-env.ts";
 import { embedEnv, gpuEnv, runOptions } from "./container-options.ts";
 import { buildCommand, pulledImages, tritonBases } from "./launch-images.ts";
 import { cudaNotes, engineNote, notesOf } from "./launch-notes.ts";
@@ -57,7 +58,7 @@ export function launchSpec(
   const declared = [...containers.values()].map((block) => block.declared);
   const engines = enginesVolume(artefact);
   const configs = configVolumes(changed, options.configs);
-  const models = modelSettings(environment.models).MODELS ?? "";
+  const models = modelsArgument(environment.models);
   const gpu = gpuOf(artefact, declared);
   const services = workloads.map(({ service }) => service.name);
   return {
@@ -78,7 +79,8 @@ export function launchSpec(
       services,
       env: {
         SERVICES: services.join(","),
-        ...(embed === undefined ? { MODELS: models } : embedEnv(embed, tritons)),
+        ...(tritons.length > 0 && { TRITON_MODELS: models }),
+        ...(embed !== undefined && embedEnv(embed, tritons)),
         ...(urls.length === 0 ? {} : { WEIGHTS_URLS: urls.join(" ") }),
         ...gpuEnv(declared),
       },

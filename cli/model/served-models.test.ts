@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { siglip2Base224 } from "../../contract/models/siglip2-base-224.ts";
-import { servedSpecs, serverEnv } from "../../contract/server/server-env.ts";
+import { serverEnv } from "../../contract/server/server-env.ts";
 import { testModel, testSentencePiece } from "../../inference/text/test-sentencepiece.ts";
 import { fewWords } from "../../model-tools/fetch/test-safetensors.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
@@ -51,7 +51,7 @@ afterEach(async () => {
 
 /** Names of the towers that a server with these settings serves. */
 function servedTowers(settings: Awaited<ReturnType<typeof embedSettings>>): readonly string[] {
-  return servedSpecs(serverEnv.parse(settings)).flatMap(({ towers }) => Object.keys(towers));
+  return serverEnv.parse(settings).MODELS.flatMap(({ towers }) => Object.keys(towers));
 }
 
 test("generates both towers with random weights, or the one that the value names", async () => {

@@ -8,7 +8,14 @@ import {
   tritonMemoryMiB,
 } from "./container-limits.ts";
 
-const gateway = { models: [], onGpu: false, queueBytes: 256 * 2 ** 20, tmpMiB: 64 };
+const gateway = {
+  models: [],
+  onGpu: false,
+  queueBytes: 256 * 2 ** 20,
+  pixelsInFlight: 320_000_000,
+  instances: 1,
+  tmpMiB: 64,
+};
 const triton = {
   models: defaultModels,
   instances: 1,

@@ -1,6 +1,5 @@
 import { type WeightsPrecision, weightsMiB } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
-import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { findingIf } from "./findings.ts";
 import { memoryFindings } from "./memory.ts";
 import { activationsMiB, weightsOfMiB } from "./vram.ts";
@@ -28,8 +27,8 @@ const parts = {
 export const heapMiB = 1_024;
 export const nodeOptions = `--max-old-space-size=${heapMiB}`;
 
-/** Maximum number of decoded pixels in memory: those of eight images of the largest accepted size. */
-export const pixelsInFlight = 8 * maxImagePixels;
+/** Decoded images of the largest accepted size in memory at a time. */
+export const largestImages = 8;
 const bytesPerPixel = 4;
 
 /** Requests of the largest accepted size that a Triton server holds at a time. */
@@ -41,11 +40,16 @@ export interface EmbedMemory {
   readonly onGpu: boolean;
   /** Maximum bytes of queued bodies and of their responses. */
   readonly queueBytes: number;
+  /** Decoded pixels in memory, over all images. */
+  readonly pixelsInFlight: number;
+  /** Sessions of each model. */
+  readonly instances: number;
   readonly tmpMiB: number;
 }
 
 /** Returns the memory limit of an embed server in MiB. */
-export function embedMemoryMiB({ models, onGpu, queueBytes, tmpMiB }: EmbedMemory): number {
+export function embedMemoryMiB(embed: EmbedMemory): number {
+  const { models, onGpu, queueBytes, pixelsInFlight, instances, tmpMiB } = embed;
   return rounded(
     parts.program +
       heapMiB +
@@ -53,7 +57,7 @@ export function embedMemoryMiB({ models, onGpu, queueBytes, tmpMiB }: EmbedMemor
       (pixelsInFlight * bytesPerPixel) / 2 ** 20 +
       tmpMiB +
       (onGpu ? parts.cuda : 0) +
-      modelsMiB(models, "fp32", 1),
+      modelsMiB(models, "fp32", instances),
   );
 }
 

@@ -1,3 +1,4 @@
+import type { ServerSettings } from "../../contract/server/server-settings.ts";
 import { type ByTower, type TowerDownload, towerName } from "../models/downloaded-weights.ts";
 import { type FileKind, type ServedTower, tokenizerFile } from "../models/served-towers.ts";
 import { finding, findingIf } from "./findings.ts";
@@ -46,6 +47,19 @@ export function u8FileFindings(
     setting,
     `be fp32 unless ${rule}`,
     "'u8'",
+  );
+}
+
+/** Rejects a precision whose files the source of the weights does not contain. */
+export function precisionFindings(
+  { modelPrecision: precision = "fp32" }: ServerSettings = {},
+  source: "volume" | "host-path" | "image" | "url",
+): readonly string[] {
+  return findingIf(
+    precision !== "fp32" && (source === "volume" || source === "url"),
+    "server.modelPrecision",
+    `be fp32 when weights is ${source}: with host-path or image, the file of the precision is beside model.onnx`,
+    `'${precision}'`,
   );
 }
 

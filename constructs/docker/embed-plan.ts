@@ -3,18 +3,24 @@ import type { Service } from "../../contract/environment.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import { embedPort } from "../../contract/ports.ts";
-import { modelSettings, type ServerEnvName, serverEnv } from "../../contract/server/server-env.ts";
+import { modelSettings } from "../../contract/server/model-list.ts";
+import { type ServerEnvName, serverEnv } from "../../contract/server/server-env.ts";
+import {
+  type ServerSettings,
+  serverFindings,
+  serverVariables,
+} from "../../contract/server/server-settings.ts";
 import { tracingEnv } from "../../contract/server/tracing.ts";
 import type { daliModels } from "../../contract/triton-models.ts";
 import {
   embedMemoryMiB,
   heapMiB,
+  largestImages,
   memoryLimitFindings,
   nodeOptions,
-  pixelsInFlight,
 } from "../checks/container-limits.ts";
 import type { GpuId } from "../checks/gpus.ts";
-import { u8FileFindings } from "../checks/weights.ts";
+import { precisionFindings, u8FileFindings } from "../checks/weights.ts";
 import type { FileKind } from "../models/served-towers.ts";
 import { type EmbedAccess, type EmbedAccessProps, embedAccess } from "./embed-access.ts";
 import type { GpuHost } from "./gpu-host.ts";
@@ -78,10 +84,13 @@ export interface EmbedServerProps extends EmbedAccessProps {
    * @default - none
    */
   readonly upstreams?: readonly RemoteUpstream[];
+  /**
+   * Variables of the server that the construct does not set itself (docs/server-variables.md).
+   *
+   * @default - the defaults of the server
+   */
+  readonly server?: ServerSettings;
 }
-
-/** Time limit for accepted requests when the server stops. */
-export const graceSeconds = 30;
 
 export const tmpMiB = 64;
 
@@ -99,6 +108,8 @@ export interface EmbedPlan {
   readonly mounts: readonly ContainerVolumes[];
   /** Maximum start time. */
   readonly startSeconds: number;
+  /** Maximum time to answer accepted requests when the server stops. */
+  readonly graceSeconds: number;
   readonly memoryMiB: number;
   readonly use: HostUse;
   /** Whether the Docker network must have IPv6. */
@@ -114,18 +125,19 @@ export interface EmbedPlan {
  * @param name - Name of the server in the stack.
  */
 export function embedPlan(props: EmbedServerProps, name: string): EmbedPlan {
-  const { host, backend, port = embedPort, expose = "loopback", upstreams = [] } = props;
+  const { host, backend, port = embedPort, expose = "loopback", upstreams = [], server } = props;
   const isGateway = backend.kind === "triton";
   const models = modelsOf(backend);
   const gpus = !isGateway && host.accelerator === "gpu" ? backend.gpus : [];
   const remote = remoteUpstreamPlan(upstreams);
   const access = embedAccess(props);
   const executed = isGateway ? [] : models;
-  const queueBytes = serverEnv.shape.MAX_QUEUE_BYTES.parse(undefined);
+  const limits = serverLimits(server, host.cores);
   const onGpu = gpus.length > 0;
   const memoryMiB =
-    props.memoryMiB ?? embedMemoryMiB({ models: executed, onGpu, queueBytes, tmpMiB });
-  const use = { service: name, backend: "onnxruntime", instances: 1, models } as const;
+    props.memoryMiB ?? embedMemoryMiB({ models: executed, onGpu, ...limits, tmpMiB });
+  const { instances, graceSeconds } = limits;
+  const use = { service: name, backend: "onnxruntime", instances, models } as const;
   return {
     models,
     gpus,
@@ -134,12 +146,15 @@ export function embedPlan(props: EmbedServerProps, name: string): EmbedPlan {
       ...serverSettings(backend, gpus, remote.targets),
       ...remote.env,
       ...access.env,
-      MAX_PIXELS_IN_FLIGHT: String(pixelsInFlight),
+      MAX_PIXELS_IN_FLIGHT: String(limits.pixelsInFlight),
+      SHUTDOWN_GRACE_SECONDS: String(graceSeconds),
       NODE_OPTIONS: nodeOptions,
       ...(host.tracing && tracingEnv(host.tracing, name)),
+      ...serverVariables(server),
     },
     mounts: [...weightsMounts(backend), ...remote.mounts, ...access.mounts],
     startSeconds: startSecondsOf(backend),
+    graceSeconds,
     memoryMiB,
     use: {
       ...(onGpu && { gpus: { ids: gpus, use } }),
@@ -150,6 +165,8 @@ export function embedPlan(props: EmbedServerProps, name: string): EmbedPlan {
     needsIpv6: remote.needsIpv6,
     findings: [
       ...access.findings,
+      ...serverFindings(server, isGateway ? "triton" : onGpu ? "cuda" : "cpu"),
+      ...(isGateway ? [] : precisionFindings(server, backend.weights.source)),
       ...upstreamFindings(upstreams, isGateway ? backend.upstreams.length : undefined),
       ...(isGateway
         ? []
@@ -171,6 +188,23 @@ export function embedPlan(props: EmbedServerProps, name: string): EmbedPlan {
   };
 }
 
+/** Decoding threads of a host whose cores are unknown. */
+const maxThreads = 16;
+
+/** Limits that follow from the settings of the server. */
+function serverLimits(settings: ServerSettings = {}, cores: number | undefined) {
+  const server = serverEnv.parse(serverVariables(settings));
+  const { MAX_IMAGE_PIXELS: image, MAX_PIXELS_IN_FLIGHT: pixels } = server;
+  const threads = settings.preprocessThreads || cores || maxThreads;
+  const isPerThread = settings.maxPixelsInFlight === 0;
+  return {
+    queueBytes: server.MAX_QUEUE_BYTES,
+    pixelsInFlight: pixels || image * (isPerThread ? threads : largestImages),
+    instances: server.MODEL_INSTANCES,
+    graceSeconds: server.SHUTDOWN_GRACE_SECONDS,
+  };
+}
+
 /** Maximum start time. A gateway becomes ready after its first Triton server, which may build engines for minutes. */
 function startSecondsOf(backend: EmbedBackend): number {
   if (backend.kind === "onnxruntime") return loadSeconds;
@@ -185,7 +219,7 @@ function serverSettings(
   const common = {
     EXECUTION_PROVIDER: gpus.length > 0 ? "cuda" : "cpu",
     PORT: String(embedPort),
-    SHUTDOWN_GRACE_SECONDS: String(graceSeconds),
+    // the provider cannot upload a file to a container with a read-only root file system
     ...modelSettings(modelsOf(backend)),
   };
   return backend.kind === "onnxruntime"

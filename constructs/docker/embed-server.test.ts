@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { modelCatalogue } from "../../contract/models/index.ts";
+import { defaultModels, modelCatalogue } from "../../contract/models/index.ts";
 import { serverEnv } from "../../contract/server/server-env.ts";
 import type { TerraformStack } from "../terraform/cdktf.ts";
 import { expression } from "../terraform/expression.ts";
@@ -102,7 +102,7 @@ test("loads the model from a read-only mount", () => {
   expect(settingsOf(container)).toMatchObject({
     BACKEND: "onnxruntime",
     PORT: 8002,
-    MODELS: ["openclip-vit-b32:image"],
+    MODELS: defaultModels,
     MODEL_REPOSITORY: "/models",
   });
   expect(container.volumes).toEqual([
@@ -132,7 +132,7 @@ test("connects to its Triton servers over gRPC by their names on the network", (
   expect(settingsOf(container)).toMatchObject({
     BACKEND: "triton",
     TRITON_GRPC_URLS: ["test-triton-0:8001", "test-triton-1:8001"],
-    MODELS: ["openclip-vit-b32:image"],
+    MODELS: defaultModels,
     TRITON_MODEL_KIND: "trt",
   });
   expect(at("test/triton-0/container").name).toBe("test-triton-0");
@@ -333,7 +333,7 @@ test("a gateway reads the SentencePiece model beside a text tower", () => {
     new EmbedServer(stack, "embed", { host, image: tools, backend });
   });
   const { env, volumes } = at("test/embed/container");
-  expect(env).toContain("MODELS=siglip2-base-224");
+  expect(env).toContain('MODELS=["siglip2-base-224"]');
   expect(volumes).toEqual([
     {
       host_path: "/srv/models/siglip2_base_224_text/1",

@@ -6,6 +6,7 @@ import type { ModelSpec } from "../../contract/model-spec.ts";
 import { embedPort } from "../../contract/ports.ts";
 import { minKeyLength } from "../../contract/server/client-keys.ts";
 import type { ServerEnvName } from "../../contract/server/server-env.ts";
+import { serverSettings } from "../../contract/server/server-settings.ts";
 import { limitsOf } from "../checks/container-limits.ts";
 import { check } from "../checks/findings.ts";
 import { exposure, memoryLimitMiB, port as portType } from "../checks/prop-types.ts";
@@ -30,7 +31,6 @@ import {
   type EmbedPlan,
   type EmbedServerProps,
   embedPlan,
-  graceSeconds,
   tmpMiB,
 } from "./embed-plan.ts";
 import { gpuRequest } from "./gpu-request.ts";
@@ -57,6 +57,7 @@ export class EmbedServer extends Construct {
       port: portType.optional(),
       expose: exposure.optional(),
       memoryMiB: memoryLimitMiB.optional(),
+      server: serverSettings.optional(),
     });
     const { host, image, port = embedPort, expose = "loopback" } = props;
     const name = nameInStack(this);
@@ -89,9 +90,9 @@ export class EmbedServer extends Construct {
         healthcheckOf(`${scheme}://127.0.0.1:${embedPort}${embedPaths.readyz}`),
         plan.startSeconds,
       ),
-      ...stopAfter(graceSeconds),
+      ...stopAfter(plan.graceSeconds),
     });
-    checkStopTimes(this.container, graceSeconds);
+    checkStopTimes(this.container, plan.graceSeconds);
     new HealthGate(this, "ready", {
       container: this.container,
       docker: host.docker,

@@ -3,8 +3,8 @@ import { Image } from "@cdktf/provider-docker/lib/image/index.js";
 import type { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
 import type { ModelSpec } from "../../contract/model-spec.ts";
-import { defaultModels } from "../../contract/models/index.ts";
-import { modelSettings } from "../../contract/server/server-env.ts";
+import { defaultModelsArgument, modelsArgument } from "../../contract/server/model-list.ts";
+import type { ModelPrecision } from "../../contract/server/server-env.ts";
 import { servedTowers } from "../models/served-towers.ts";
 import {
   type TowerFile,
@@ -68,6 +68,12 @@ export interface ImageBuild {
    * @default - no weights
    */
   readonly models?: readonly ModelSpec[];
+  /**
+   * Precision of the files that the embed server of the image loads.
+   *
+   * @default "fp32"
+   */
+  readonly precision?: ModelPrecision;
 }
 
 /** Files and disk space of the weights that a build copies. */
@@ -179,10 +185,10 @@ class BuiltImage {
 
   constructor(scope: Construct, prefix: string, build: ImageBuild, options: BuiltImageOptions) {
     const { provider, base = "", dependsOn = [] } = options;
-    const { models = [], ...files } = build;
+    const { models = [], precision, ...files } = build;
     const { context, dockerfile } = build;
     const buildArgs = Object.fromEntries(
-      Object.entries({ ...options.buildArgs, ...modelArguments(models) }).flatMap(
+      Object.entries({ ...options.buildArgs, ...modelArguments(models, precision) }).flatMap(
         ([name, value]) => (value === undefined ? [] : [[name, value]]),
       ),
     );
@@ -222,10 +228,13 @@ class BuiltImage {
   }
 }
 
-/** Build argument with the models of the image; none for the default models. */
-function modelArguments(models: readonly ModelSpec[]): BuildArgs {
-  const { MODELS } = modelSettings(models);
-  return models.length === 0 || MODELS === modelSettings(defaultModels).MODELS ? {} : { MODELS };
+/** Build arguments with the models of the image, none for the default models, and with their precision. */
+function modelArguments(models: readonly ModelSpec[], precision?: ModelPrecision): BuildArgs {
+  const MODELS = modelsArgument(models);
+  return {
+    ...(models.length > 0 && MODELS !== defaultModelsArgument && { MODELS }),
+    ...(precision !== undefined && { MODEL_PRECISION: precision }),
+  };
 }
 
 /** Tag of an image, or the start of its digest. */

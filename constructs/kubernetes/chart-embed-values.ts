@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { graceSeconds, preStopSeconds, startSeconds } from "../../contract/pods.ts";
 import { embedPort } from "../../contract/ports.ts";
+import { serverSettings } from "../../contract/server/server-settings.ts";
 import {
   budget,
   image,
@@ -13,6 +14,9 @@ import {
   spareGpu,
 } from "./chart-pod-values.ts";
 import { choice, flag, integer, reference, secretKey } from "./chart-value-fields.ts";
+
+// the grace period is also part of the pod
+const { shutdownGraceSeconds: _grace, ...chartVariables } = serverSettings.shape;
 
 export const embed = z
   .strictObject({
@@ -33,6 +37,10 @@ export const embed = z
       "Device of the backend `onnxruntime`; `gpu`, one per pod, requires an image with CUDA.",
     ),
     spareGpu,
+    server: z
+      .strictObject(chartVariables)
+      .prefault({})
+      .describe("Variables of the server that the chart does not set itself."),
     resources: resources({ cpu: "250m", memory: "1Gi" }, { cpu: "1", memory: "1536Mi" }),
     service: service(embedPort)
       .unwrap()

@@ -1,7 +1,12 @@
 import { gpuResource } from "../../contract/gpus.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
-import { modelSettings } from "../../contract/server/server-env.ts";
+import {
+  defaultModelsArgument,
+  modelList,
+  modelsArgument,
+} from "../../contract/server/model-list.ts";
+import type { ServerSettings } from "../../contract/server/server-settings.ts";
 import type { ContainerRange, Quota, Resources } from "../checks/kubernetes.ts";
 import type { ChartValues } from "./chart-values.ts";
 import type { InferenceDeploymentProps } from "./inference-deployment.ts";
@@ -39,18 +44,26 @@ export function chartLimitRange(range: ContainerRange) {
 }
 
 /** Chart values of the served models; none for the models that the chart serves by default. */
-export function chartModels(
-  models: readonly ModelSpec[],
-): Pick<ChartValues, "models" | "modelSpecs"> {
-  const { MODELS: entries = "", MODEL_SPECS: specs } = modelSettings(models);
+export function chartModels(models: readonly ModelSpec[]): Pick<ChartValues, "models"> {
+  return modelsArgument(models) === defaultModelsArgument ? {} : { models: [...modelList(models)] };
+}
+
+/** Chart values of the server's variables. */
+export function chartServer(
+  settings: ServerSettings = {},
+): Pick<NonNullable<ChartValues["embed"]>, "server" | "graceSeconds"> {
+  const { shutdownGraceSeconds: graceSeconds, ...server } = settings;
   return {
-    ...(entries !== modelSettings(defaultModels).MODELS && { models: entries.split(",") }),
-    ...(specs !== undefined && { modelSpecs: JSON.parse(specs) }),
+    ...(Object.keys(server).length > 0 && { server }),
+    ...(graceSeconds !== undefined && { graceSeconds }),
   };
 }
 
 export interface KindChartProps
-  extends Pick<InferenceDeploymentProps, "nodePort" | "resources" | "autoscaler" | "budget"> {
+  extends Pick<
+    InferenceDeploymentProps,
+    "nodePort" | "resources" | "autoscaler" | "budget" | "server"
+  > {
   /** @default - images with OpenCLIP ViT-B/32 */
   readonly models?: readonly ModelSpec[];
   /** Image with the weights, loaded into the cluster's nodes. */
@@ -70,6 +83,7 @@ export function chartValuesForKind(props: KindChartProps): ChartValues {
       // the image is loaded into the nodes before the pods start
       imagePullSeconds: 0,
       resources: chartResources(resources),
+      ...chartServer(props.server),
       service: nodePort === undefined ? { type: "ClusterIP" } : { type: "NodePort", nodePort },
       // reachable only from the cluster, or through a NodePort on the loopback interface
       auth: { allowAnonymous: true },

@@ -51,12 +51,13 @@ test.each(["much", "-1", "1 Gi", "1gb", -2])("rejects %s as a quantity", (quanti
 });
 
 /** Specs, which the embed server validates when it starts. */
-const specs = [".modelSpecs[]", ".modelSpecs[].towers", ".modelSpecs[].embedding"];
+const specs = [".models[]", ".models[].towers", ".models[].embedding"];
 
 test("every object of the schema except maps and specs rejects unknown keys", () => {
   const open: string[] = [];
   const visit = (schema: Record<string, unknown>, path: string): void => {
-    const { properties, additionalProperties, items } = schema as {
+    const { properties, additionalProperties, items, anyOf } = schema as {
+      anyOf?: Record<string, unknown>[];
       properties?: Record<string, Record<string, unknown>>;
       additionalProperties?: unknown;
       items?: Record<string, unknown>;
@@ -64,6 +65,7 @@ test("every object of the schema except maps and specs rejects unknown keys", ()
     if (properties !== undefined && additionalProperties !== false) open.push(path);
     for (const [key, inner] of Object.entries(properties ?? {})) visit(inner, `${path}.${key}`);
     if (items !== undefined) visit(items, `${path}[]`);
+    for (const inner of anyOf ?? []) visit(inner, path);
   };
   visit(z.toJSONSchema(chartValues, { io: "input" }), "");
   expect(open).toEqual(specs);

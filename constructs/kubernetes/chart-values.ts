@@ -1,7 +1,9 @@
 import { z } from "zod";
 import { gpuResource } from "../../contract/gpus.ts";
 import { secondsBuckets } from "../../contract/metrics/embed-metrics.ts";
-import { otlpEndpoint, serverEnv } from "../../contract/server/server-env.ts";
+import { defaultModels } from "../../contract/models/index.ts";
+import { modelEntry, modelList } from "../../contract/server/model-list.ts";
+import { otlpEndpoint } from "../../contract/server/server-env.ts";
 import { tracing } from "../../contract/server/tracing.ts";
 import { embed } from "./chart-embed-values.ts";
 import { ingress, networkPolicy } from "./chart-network-values.ts";
@@ -23,36 +25,26 @@ import {
   text,
 } from "./chart-value-fields.ts";
 
-/** Models of a release that lists none, as those of the server. */
-const defaultEntries = serverEnv.shape.MODELS.parse(undefined);
+/** Spec of a model outside the catalogue: only the fields that templates read, because the server validates all of them at start. */
+const ownModel = z.looseObject({
+  // part of the names of containers, which have at most 63 characters
+  name: z
+    .string()
+    .max(40)
+    .regex(/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/),
+  towers: z.looseObject({
+    image: kubernetesObject.optional(),
+    text: kubernetesObject.optional(),
+  }),
+  embedding: z.looseObject({ width: integer(1, 65_536) }),
+});
 
 const models = z
-  .array(z.string().min(1))
+  .array(z.union([modelEntry, ownModel]))
   .min(1)
-  .default([...defaultEntries])
+  .default([...modelList(defaultModels)])
   .describe(
-    "Served models; the first is the default of requests. `<name>` serves all towers of a model of the catalogue (docs/models.md) or of `modelSpecs`, `<name>:image` or `<name>:text` one of them.",
-  );
-
-/** Only the fields that templates read: the server validates all of them when it starts. */
-const modelSpecs = z
-  .array(
-    z.looseObject({
-      // part of the names of containers, which have at most 63 characters
-      name: z
-        .string()
-        .max(40)
-        .regex(/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/),
-      towers: z.looseObject({
-        image: kubernetesObject.optional(),
-        text: kubernetesObject.optional(),
-      }),
-      embedding: z.looseObject({ width: integer(1, 65_536) }),
-    }),
-  )
-  .default([])
-  .describe(
-    "Specs of models outside the catalogue, with the fields of `environments/models/<name>.yaml` and `name`. With Triton, each tower requires `triton.modelConfig.texts`.",
+    "Served models; the first is the default of requests. A name of the catalogue (docs/models.md) serves all towers of the model, `{ name, modalities }` some of them. A model outside the catalogue is its spec, with the fields of `environments/models/<name>.yaml` and `name`; with Triton, each of its towers requires `triton.modelConfig.texts`.",
   );
 
 /** Folder on a volume: relative, without the parts `.` and `..`. */
@@ -154,7 +146,6 @@ export const chartValues = z.strictObject({
     "Whether pods run as the user and group 1000 of the images. `false`, for OpenShift, leaves `runAsUser`, `runAsGroup` and `fsGroup` to its security context constraints.",
   ),
   models,
-  modelSpecs,
   model,
   embed,
   triton,

@@ -4,7 +4,13 @@ import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import type { CpuScaling } from "../checks/kubernetes.ts";
 import type { Scraping } from "../checks/scaling.ts";
 import type { ChartValues } from "./chart-values.ts";
-import { chartImage, chartModels, chartQuota, chartResources } from "./chart-values-for.ts";
+import {
+  chartImage,
+  chartModels,
+  chartQuota,
+  chartResources,
+  chartServer,
+} from "./chart-values-for.ts";
 import type {
   ClusterInferenceProps,
   ClusterModel,
@@ -28,6 +34,7 @@ export function clusterChartValues(props: ClusterInferenceProps, plan: ClusterPl
       backend: embed.backend,
       accelerator: plan.embed.gpus > 0 ? "gpu" : "cpu",
       resources: chartResources(embed.resources),
+      ...chartServer(embed.server),
       service: { type: embed.service },
       auth: {
         ...(embed.keySecret !== undefined && {

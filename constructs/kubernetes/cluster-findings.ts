@@ -1,3 +1,4 @@
+import { serverFindings } from "../../contract/server/server-settings.ts";
 import { finding, findingIf } from "../checks/findings.ts";
 import {
   type GpuPods,
@@ -51,6 +52,7 @@ export function clusterFindings(
       ["triton.backend", triton.backend, "onnxruntime"],
     ]),
     ...imageFindings(embed.image, "embed.image"),
+    ...serverFindings(embed.server, deviceOf(embed, plan)).map((line) => `embed.${line}`),
     ...podFindings("embed"),
     ...exposureFindings(embed),
     ...findingIf(
@@ -83,6 +85,11 @@ export function clusterFindings(
   ];
 }
 
+function deviceOf({ backend }: ClusterEmbed, plan: ClusterPlan): "cpu" | "cuda" | "triton" {
+  if (backend === "triton") return "triton";
+  return plan.embed.gpus > 0 ? "cuda" : "cpu";
+}
+
 function namespaceFindings(props: ClusterInferenceProps, plan: ClusterPlan): readonly string[] {
   if (!props.createNamespace) return [];
   return namedObjects(props, plan).map(({ setting, name }) =>
@@ -101,7 +108,7 @@ function configurationProblems({ towers }: ClusterPlan): readonly string[] {
 
 /** Checks the memory of one GPU per service, because pods do not share GPUs and all GPUs of a pod have the same load. */
 function podVramFindings(
-  { cluster, triton }: ClusterInferenceProps,
+  { cluster, embed, triton }: ClusterInferenceProps,
   plan: ClusterPlan,
 ): readonly string[] {
   const { gpus, instancesPerGpu: instances } = plan.triton;
@@ -119,7 +126,14 @@ function podVramFindings(
     ...(plan.embed.gpus > 0
       ? vramFindings(
           0,
-          [{ service: "embed", backend: "onnxruntime", instances: 1, models }],
+          [
+            {
+              service: "embed",
+              backend: "onnxruntime",
+              instances: embed.server?.modelInstances ?? 1,
+              models,
+            },
+          ],
           vram,
           "nodePool.gpu",
         )

@@ -67,8 +67,10 @@ test("serves every tower of several models with its own configuration", () => {
   const { values, services } = synthInference(`${models}${large}triton: { backend: tensorrt }`, {
     weights: "image",
   });
-  expect(values.models).toEqual(["openclip-vit-b32", "siglip2-base-224:text"]);
-  expect(values).not.toHaveProperty("modelSpecs");
+  expect(values.models).toEqual([
+    "openclip-vit-b32",
+    { name: "siglip2-base-224", modalities: ["text"] },
+  ]);
   expect(values.model).toEqual({ weights: "image" });
   const { texts } = values.triton.modelConfig;
   const names = ["openclip_vit_b32_trt", "openclip_vit_b32_text_trt", "siglip2_base_224_text_trt"];
@@ -85,9 +87,8 @@ test("serves every tower of several models with its own configuration", () => {
 test("passes specs that are not in the catalogue", () => {
   const own = { ...defaultModel, name: "own-model" };
   const { values } = synthInference("", { weights: "image" }, [own]);
-  expect(values.models).toEqual(["own-model"]);
-  expect(values.modelSpecs).toMatchObject([{ name: "own-model" }]);
-  expect(values.modelSpecs[0]).not.toHaveProperty("sources");
+  expect(values.models).toMatchObject([{ name: "own-model" }]);
+  expect(values.models[0]).not.toHaveProperty("sources");
   expect(Object.keys(values.triton.modelConfig.texts)).toEqual(["own_model", "own_model_text"]);
 });
 

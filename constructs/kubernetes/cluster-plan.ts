@@ -13,6 +13,7 @@ import {
   surge as rolloutSurge,
   terminationSeconds,
 } from "../../contract/pods.ts";
+import type { ServerSettings } from "../../contract/server/server-settings.ts";
 import { precisionSourceOf } from "../../contract/triton-releases.ts";
 import type { Budget, CpuScaling, Quota, Resources } from "../checks/kubernetes.ts";
 import type { Pods, ScalingMetric, Scraping } from "../checks/scaling.ts";
@@ -60,6 +61,12 @@ export interface ClusterEmbed {
   /** Autoscaling; off if the minimum equals the maximum. */
   readonly autoscaler: CpuScaling;
   readonly budget: Budget;
+  /**
+   * Variables of the server that the chart does not set itself.
+   *
+   * @default - the defaults of the server
+   */
+  readonly server?: ServerSettings;
 }
 
 /** The settings of the model configurations apply to all models; `optimumBatchSize` is ignored with the backend `onnxruntime`. */

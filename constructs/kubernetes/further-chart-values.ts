@@ -11,7 +11,6 @@ const determined: ReadonlySet<string> = new Set([
   "nameOverride",
   "fullnameOverride",
   "models",
-  "modelSpecs",
   "model",
   "gpuResourceName",
   "quota",

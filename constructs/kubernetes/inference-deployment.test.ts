@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
-import { servedSpecs, serverEnv } from "../../contract/server/server-env.ts";
+import { servedModels } from "../../contract/server/model-list.ts";
+import { serverEnv } from "../../contract/server/server-env.ts";
 import { KindCluster } from "../kind/kind-cluster.ts";
 import { KindImage } from "../kind/kind-image.ts";
 import type { TerraformStack } from "../terraform/cdktf.ts";
@@ -125,7 +126,7 @@ test("has no privileges, no token and a read-only root file system", () => {
     read_only_root_filesystem: true,
     capabilities: { drop: ["ALL"] },
   });
-  expect(container.volume_mount).toEqual([{ name: "tmp", mount_path: "/tmp" }]);
+  expect(container.volume_mount[0]).toEqual({ name: "tmp", mount_path: "/tmp" });
   expect(pod.volume[0].empty_dir).toBeDefined();
 });
 
@@ -157,7 +158,7 @@ test("replaces the pods when the image changes under the same name", () => {
   const { spec, at, address } = synthDeployment();
   const [found] = Object.keys(synthDeployment().json.data.docker_image);
   const id = `\${data.docker_image.${found}.id}`;
-  expect(spec.template.metadata.annotations).toEqual({ "clipstack/image-id": id });
+  expect(spec.template.metadata.annotations).toMatchObject({ "clipstack/image-id": id });
   expect(at("test/image/loaded").triggers_replace).toEqual({
     cluster: `\${${address("test/cluster/cluster")}.id}`,
     image: "clipstack/embed:k8s-cpu",
@@ -174,7 +175,7 @@ test("configures the server with valid settings", () => {
     BACKEND: "onnxruntime",
     EXECUTION_PROVIDER: "cpu",
     INTRA_OP_THREADS: 1,
-    MODELS: ["openclip-vit-b32:image"],
+    MODELS_FILE: "/etc/clipstack/models/models.json",
     PORT: 8002,
   });
   expect(Object.keys(serverEnv.shape)).toEqual(expect.arrayContaining(Object.keys(env)));
@@ -183,11 +184,15 @@ test("configures the server with valid settings", () => {
 test("serves every model of the props, the first by default", () => {
   const own = { ...defaultModel, name: "own-model" };
   const models = [modelCatalogue.get("dinov2-small")!, own];
-  const { container, inference } = synthDeployment({ models });
-  const env = Object.fromEntries(
-    container.env.map(({ name, value }: { name: string; value: string }) => [name, value]),
-  );
-  expect(servedSpecs(serverEnv.parse(env)).map(({ name }) => name)).toEqual([
+  const { container, inference, only } = synthDeployment({ models });
+  expect(container.volume_mount).toContainEqual({
+    name: "models",
+    mount_path: "/etc/clipstack/models",
+    read_only: true,
+  });
+  const { metadata, data } = only("kubernetes_config_map_v1");
+  expect(metadata.name).toBe("clipstack-embed-models");
+  expect(servedModels.parse(data["models.json"]).map(({ name }) => name)).toEqual([
     "dinov2-small",
     "own-model",
   ]);

@@ -1,3 +1,5 @@
+import { posix } from "node:path";
+import { ConfigMapV1 } from "@cdktf/provider-kubernetes/lib/config-map-v1/index.js";
 import { DeploymentV1 } from "@cdktf/provider-kubernetes/lib/deployment-v1/index.js";
 import { HorizontalPodAutoscalerV2 } from "@cdktf/provider-kubernetes/lib/horizontal-pod-autoscaler-v2/index.js";
 import { NetworkPolicyV1 } from "@cdktf/provider-kubernetes/lib/network-policy-v1/index.js";
@@ -18,6 +20,12 @@ import {
   surge,
 } from "../../contract/pods.ts";
 import { embedPort } from "../../contract/ports.ts";
+import { modelsFile, modelsText } from "../../contract/server/model-list.ts";
+import {
+  type ServerSettings,
+  serverFindings,
+  serverSettings,
+} from "../../contract/server/server-settings.ts";
 import { check } from "../checks/findings.ts";
 import {
   autoscalerFindings,
@@ -61,6 +69,12 @@ export interface InferenceDeploymentProps {
   readonly autoscaler: CpuScaling;
   /** Pods that may be unavailable while nodes are drained. */
   readonly budget: Budget;
+  /**
+   * Variables of the server that the construct does not set itself.
+   *
+   * @default - the defaults of the server
+   */
+  readonly server?: ServerSettings;
 }
 
 /** Embed server on CPU in a cluster, with Service, autoscaler, PodDisruptionBudget and network policy. */
@@ -91,6 +105,10 @@ export class InferenceDeployment extends Construct {
       metadata,
       automountServiceAccountToken: false,
     });
+    const modelsConfig = new ConfigMapV1(this, "models", {
+      metadata: { ...metadata, name: `${name}-models` },
+      data: { [posix.basename(modelsFile)]: modelsText(models) },
+    });
     this.deployment = new DeploymentV1(this, "deployment", {
       metadata,
       waitForRollout: false, // `ready` waits, and prints the reason of a failure
@@ -98,8 +116,10 @@ export class InferenceDeployment extends Construct {
         image,
         models,
         resources,
+        server: props.server ?? {},
         labels,
         account: account.metadata.name,
+        modelsConfig: modelsConfig.metadata.name,
       }),
       dependsOn: image.resource === undefined ? undefined : [image.resource],
     });
@@ -107,7 +127,7 @@ export class InferenceDeployment extends Construct {
       stopTimeFindings(
         "terminationGracePeriodSeconds",
         this.deployment.specInput?.template.spec?.terminationGracePeriodSeconds,
-        graceSeconds,
+        props.server?.shutdownGraceSeconds ?? graceSeconds,
         preStopSeconds,
       ),
     );
@@ -227,7 +247,8 @@ function networkPolicyOf(scope: Construct, metadata: Metadata): void {
 /** Checks the embed server in a cluster, for typed resources and the chart alike. */
 export function checkInference(construct: Construct, props: InferenceDeploymentProps): void {
   const { cluster, namespace, autoscaler, resources, nodePort, models = defaultModels } = props;
-  checkedProps(construct, props);
+  checkedProps(construct, props, { server: serverSettings.optional() });
+  check(construct, () => serverFindings(props.server, "cpu"));
   check(construct, () => autoscalerFindings(autoscaler));
   check(construct, () => budgetFindings(props.budget, autoscaler));
   check(construct, () => quotaFindings(autoscaler, surge, resources, namespace.quota));

@@ -1,3 +1,5 @@
+import { createHash } from "node:crypto";
+import { posix } from "node:path";
 import type { DeploymentV1Config } from "@cdktf/provider-kubernetes/lib/deployment-v1/index.js";
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
@@ -18,7 +20,9 @@ import {
   terminationSeconds,
 } from "../../contract/pods.ts";
 import { embedPort } from "../../contract/ports.ts";
-import { modelSettings, type ServerEnvName } from "../../contract/server/server-env.ts";
+import { modelsFile, modelsText } from "../../contract/server/model-list.ts";
+import type { ServerEnvName } from "../../contract/server/server-env.ts";
+import { type ServerSettings, serverVariables } from "../../contract/server/server-settings.ts";
 import type { Resources } from "../checks/kubernetes.ts";
 import type { ImageReference } from "./cluster-access.ts";
 import { kubernetesQuantities } from "./kubernetes-quantities.ts";
@@ -30,10 +34,13 @@ export interface InferencePodProps {
   readonly image: ImageReference;
   readonly models: readonly ModelSpec[];
   readonly resources: Resources;
+  readonly server: ServerSettings;
   /** Labels of the pods, by which the Deployment selects them. */
   readonly labels: Readonly<Record<string, string>>;
   /** ServiceAccount of the pods. */
   readonly account: string;
+  /** ConfigMap with the list of models. */
+  readonly modelsConfig: string;
 }
 
 /** Spec of the Deployment of the embed server on CPU. */
@@ -56,16 +63,25 @@ function podTemplate({
   image,
   models,
   resources,
+  server,
   labels,
   account,
+  modelsConfig,
 }: InferencePodProps): PodTemplate {
   return {
-    metadata: { labels, annotations: { ...image.annotations } },
+    metadata: {
+      labels,
+      annotations: {
+        // the server reads the list at start, so a change replaces the pods
+        "checksum/models": createHash("sha256").update(modelsText(models)).digest("hex"),
+        ...image.annotations,
+      },
+    },
     spec: {
       serviceAccountName: account,
       automountServiceAccountToken: false,
       enableServiceLinks: false,
-      terminationGracePeriodSeconds: terminationSeconds(),
+      terminationGracePeriodSeconds: terminationSeconds(server.shutdownGraceSeconds),
       securityContext: {
         runAsNonRoot: true,
         runAsUser: String(podUser.uid),
@@ -86,7 +102,7 @@ function podTemplate({
           name: "embed",
           image: image.name,
           imagePullPolicy: "IfNotPresent",
-          env: Object.entries(serverSettings(models, resources)).map(([name, value]) => ({
+          env: Object.entries(podVariables(resources, server)).map(([name, value]) => ({
             name,
             value,
           })),
@@ -105,10 +121,16 @@ function podTemplate({
             readOnlyRootFilesystem: true,
             capabilities: { drop: ["ALL"] },
           },
-          volumeMount: [{ name: "tmp", mountPath: "/tmp" }],
+          volumeMount: [
+            { name: "tmp", mountPath: "/tmp" },
+            { name: "models", mountPath: posix.dirname(modelsFile), readOnly: true },
+          ],
         },
       ],
-      volume: [{ name: "tmp", emptyDir: { medium: "Memory", sizeLimit: `${podTmpMiB}Mi` } }],
+      volume: [
+        { name: "tmp", emptyDir: { medium: "Memory", sizeLimit: `${podTmpMiB}Mi` } },
+        { name: "models", configMap: { name: modelsConfig } },
+      ],
     },
   };
 }
@@ -128,19 +150,20 @@ function probes() {
   };
 }
 
-function serverSettings(
-  models: readonly ModelSpec[],
+function podVariables(
   { limits }: Resources,
+  server: ServerSettings,
 ): Partial<Record<ServerEnvName, string>> {
   return {
     BACKEND: "onnxruntime",
     EXECUTION_PROVIDER: "cpu",
     // the CPU limit, not the number of cores of the node
     INTRA_OP_THREADS: String(Math.max(1, Math.floor(limits.cpuMillicores / 1000))),
-    ...modelSettings(models),
+    MODELS_FILE: modelsFile,
     PORT: String(embedPort),
     // reachable from the cluster, or over a NodePort on the loopback interface
     ALLOW_ANONYMOUS: "true",
     SHUTDOWN_GRACE_SECONDS: String(graceSeconds),
+    ...serverVariables(server),
   };
 }

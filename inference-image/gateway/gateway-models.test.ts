@@ -8,6 +8,7 @@ import {
 import { embedResponse } from "../../contract/embed-api.ts";
 import { dinov2Small } from "../../contract/models/dinov2-small.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
+import { modelSettings } from "../../contract/server/model-list.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { openLocalTextEmbedder } from "../../inference/session/local-embedder.ts";
 import type { RunningEmbedServer } from "../server/embed-server.ts";
@@ -32,7 +33,7 @@ beforeAll(async () => {
   modelPath = join(folder, "openclip_vit_b32/1/model.onnx");
   textModelPath = join(folder, "openclip_vit_b32_text/1/model.onnx");
   server = await startLoading({
-    MODELS: specs.map(({ name }) => name).join(),
+    ...modelSettings(specs),
     MODEL_REPOSITORY: folder,
     INTRA_OP_THREADS: "1",
   });

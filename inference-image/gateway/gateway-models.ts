@@ -3,7 +3,7 @@ import type { FastifyBaseLogger } from "fastify";
 import type { GrpcSecurity } from "../../client/triton/grpc-transport.ts";
 import type { ImageDecoding } from "../../contract/fingerprint.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
-import { type ServerEnv, servedSpecs } from "../../contract/server/server-env.ts";
+import type { ServerEnv } from "../../contract/server/server-env.ts";
 import { daliModels, type ModelKind, tritonModelName } from "../../contract/triton-models.ts";
 import type { EmbedMetrics } from "../models/metrics.ts";
 import type { ServedModel } from "../models/served-models.ts";
@@ -24,7 +24,7 @@ export async function createGateway(
   const { TRITON_MODEL_KIND: modelKind, MODEL_REPOSITORY: repository } = settings;
   const pixelKind = daliModels[modelKind as keyof typeof daliModels];
   const textKind: ModelKind = (pixelKind ?? modelKind) === "trt" ? "text-trt" : "text";
-  const specs = servedSpecs(settings);
+  const specs = settings.MODELS;
   // an invalid vocabulary fails before any pool is open
   const tokenizers = await Promise.all(
     specs.map((spec) =>

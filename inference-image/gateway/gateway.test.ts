@@ -7,7 +7,9 @@ import {
   processPrefixes,
 } from "../../contract/metrics/embed-metrics.ts";
 import { exposedDifferences } from "../../contract/metrics/test-exposition.ts";
-import { defaultModel } from "../../contract/models/index.ts";
+import { withModalities } from "../../contract/model-spec.ts";
+import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
+import { modelSettings } from "../../contract/server/model-list.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { type TestRepository, testRepository } from "../../emulator/test-repository.ts";
 import { type TritonProcess, tritonProcess } from "../../emulator/test-triton-process.ts";
@@ -129,11 +131,11 @@ describe("under load, with two Triton servers", () => {
 describe("in the embed server", () => {
   let server: RunningEmbedServer;
   let url: string;
-  const start = async (targets: readonly string[], model = defaultModel.name) => {
+  const start = async (targets: readonly string[], model = defaultModel) => {
     server = await startLoaded({
       BACKEND: "triton",
       TRITON_GRPC_URLS: targets.join(),
-      MODELS: `${model}:image`,
+      ...modelSettings([withModalities(model, ["image"])]),
     });
     url = `http://127.0.0.1:${server.port}`;
   };
@@ -196,7 +198,7 @@ describe("in the embed server", () => {
   });
 
   test("reports that its Triton server has no such model", async () => {
-    await start([tritons[0]!.target], "dinov2-small");
+    await start([tritons[0]!.target], modelCatalogue.get("dinov2-small"));
     expect(await reasonWith("dinov2_small")).toBe(
       `no Triton server can be used: ${tritons[0]!.target}: dinov2_small is not ready`,
     );

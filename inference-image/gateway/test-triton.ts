@@ -2,6 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ModelSpec } from "../../contract/model-spec.ts";
+import { modelSettings } from "../../contract/server/model-list.ts";
 import { repositoryAt } from "../../emulator/test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "../../emulator/triton-emulator.ts";
 import { writeTestRepository } from "../models/test-text-model.ts";
@@ -45,7 +46,7 @@ export async function startGateway(
   env: Readonly<Record<string, string>> = {},
 ): Promise<RunningEmbedServer> {
   const gateway = await startLoaded({
-    MODELS: specs.map(({ name }) => name).join(),
+    ...modelSettings(specs),
     BACKEND: "triton",
     TRITON_GRPC_URLS: `127.0.0.1:${ports.grpc}`,
     ...env,

@@ -7,11 +7,7 @@ import {
 } from "../../contract/fingerprint.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { fp32Kinds, modelPath } from "../../contract/repository-files.ts";
-import {
-  type ModelPrecision,
-  type ServerEnv,
-  servedSpecs,
-} from "../../contract/server/server-env.ts";
+import type { ModelPrecision, ServerEnv } from "../../contract/server/server-env.ts";
 import type { EmbedMetrics } from "../models/metrics.ts";
 import type { ServedModel } from "../models/served-models.ts";
 import { type TokenizerThread, tokenizerOf } from "../models/tokenizer-thread.ts";
@@ -61,9 +57,7 @@ export function openModels(settings: ServerEnv): OpeningModels {
     onOpening,
     onDeath,
   };
-  const opening = servedSpecs(settings).map((spec) =>
-    openModel(spec, settings.MODEL_REPOSITORY, common),
-  );
+  const opening = settings.MODELS.map((spec) => openModel(spec, settings.MODEL_REPOSITORY, common));
   const opened = allOrNone(opening, closeModel);
   opened.catch(() => {});
   return { begun, opened, died };

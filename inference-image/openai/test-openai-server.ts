@@ -2,7 +2,8 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ModelSpec } from "../../contract/model-spec.ts";
-import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { modelSettings } from "../../contract/server/model-list.ts";
 import { writeTestRepository } from "../models/test-text-model.ts";
 import type { RunningEmbedServer } from "../server/embed-server.ts";
 import { startLoaded } from "../server/test-embed-server.ts";
@@ -29,8 +30,7 @@ export async function startOpenAiServer(
   await writeTestRepository(repository, specs);
   const server = await startLoaded({
     MODEL_REPOSITORY: repository,
-    MODELS: specs.map(({ name }) => name).join(","),
-    MODEL_SPECS: JSON.stringify(specs.filter(({ name }) => !modelCatalogue.has(name))),
+    ...modelSettings(specs),
     ...env,
   });
   return server;

@@ -74,6 +74,12 @@ export interface Limits {
    * @default - no limit
    */
   readonly maxConnections?: number;
+  /**
+   * Time after which an idle connection is closed, in milliseconds.
+   *
+   * @default - Fastify's, 72 s
+   */
+  readonly keepAliveTimeoutMs?: number;
 }
 
 const noRemoteImages = { origins: [], maxBytes: 0, timeoutMs: 0, maxRedirects: 0 };
@@ -172,6 +178,7 @@ function createServer({ limits, tls, tracing, logLevel = "silent" }: AppOptions)
     // one line per request is too expensive; failures are logged, and metrics count the rest
     logController: new LogController({ disableRequestLogging: true }),
     requestTimeout: requestTimeoutMs,
+    ...(limits.keepAliveTimeoutMs !== undefined && { keepAliveTimeout: limits.keepAliveTimeoutMs }),
     // this server sends its own response while draining
     return503OnClosing: false,
     forceCloseConnections: "idle",

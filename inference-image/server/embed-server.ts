@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance } from "fastify";
 import { isLoopback } from "../../contract/loopback.ts";
-import { type ServerEnv, servedSpecs } from "../../contract/server/server-env.ts";
+import type { ServerEnv } from "../../contract/server/server-env.ts";
 import { otlpTraceUrl } from "../../contract/triton-flags.ts";
 import { writeLog } from "../../http/log-output.ts";
 import type { EmbedMetrics } from "../models/metrics.ts";
@@ -45,7 +45,7 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
     import("../models/metrics.ts"),
   ]);
   const metrics = createMetrics();
-  const models = new ServedModels(servedSpecs(settings));
+  const models = new ServedModels(settings.MODELS);
   const app = buildApp({ ...appOptions(settings, files), models, metrics });
   files.watch(app, metrics);
   const endTracing = await startTracing(settings, app);
@@ -114,6 +114,7 @@ function appOptions(settings: ServerEnv, { tls, keys }: ServerFiles) {
       maxBodyBytes: settings.MAX_BODY_BYTES,
       maxImagePixels: settings.MAX_IMAGE_PIXELS,
       maxConnections: settings.MAX_CONNECTIONS,
+      keepAliveTimeoutMs: settings.KEEP_ALIVE_TIMEOUT_MS,
     },
     keys,
     loopbackOnly: keys === undefined && isLoopback(settings.HOST),

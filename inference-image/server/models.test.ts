@@ -7,6 +7,7 @@ import { embedMetrics } from "../../contract/metrics/embed-metrics.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { dinov2Small } from "../../contract/models/dinov2-small.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
+import { modelSettings } from "../../contract/server/model-list.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
@@ -45,8 +46,7 @@ beforeAll(async () => {
   await writeTestRepository(folder, specs);
   jpeg = await picture();
   server = await startLoaded({
-    MODELS: specs.map(({ name }) => name).join(),
-    MODEL_SPECS: JSON.stringify([own]),
+    ...modelSettings(specs),
     MODEL_REPOSITORY: folder,
     INTRA_OP_THREADS: "1",
   });
@@ -201,8 +201,7 @@ test("fails if a file does not fit its spec, naming the tensor and the shapes", 
   await writeTestRepository(wrong, [own]);
   const other: ModelSpec = { ...own, embedding: { ...own.embedding, width: 32 } };
   const misfit = await startLoading({
-    MODELS: own.name,
-    MODEL_SPECS: JSON.stringify([other]),
+    ...modelSettings([other]),
     MODEL_REPOSITORY: wrong,
   });
   await expect(misfit.loaded).rejects.toThrow(

@@ -8,6 +8,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { embedPaths } from "../../contract/embed-api.ts";
 import { dinov2Small } from "../../contract/models/dinov2-small.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
+import { modelSettings } from "../../contract/server/model-list.ts";
 import { writeTestRepository } from "../models/test-text-model.ts";
 import type { RunningEmbedServer } from "./embed-server.ts";
 import { axe, axeViolations, chromiumPath } from "./test-browser.ts";
@@ -39,7 +40,7 @@ describe.skipIf(chromiumPath === undefined)("the page in Chromium", () => {
     folder = await mkdtemp(join(tmpdir(), "clipstack-page-"));
     await writeTestRepository(folder, specs);
     server = await startLoaded({
-      MODELS: specs.map(({ name }) => name).join(),
+      ...modelSettings(specs),
       MODEL_REPOSITORY: folder,
     });
     url = `http://127.0.0.1:${server.port}`;

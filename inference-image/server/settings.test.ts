@@ -1,4 +1,8 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { expect, test } from "vitest";
+import { defaultModel, defaultModels } from "../../contract/models/index.ts";
 import { embedPort } from "../../contract/ports.ts";
 import { readSettings } from "./settings.ts";
 
@@ -10,7 +14,7 @@ test("returns the defaults without variables", () => {
     HOST: "0.0.0.0",
     PORT: embedPort,
     BACKEND: "onnxruntime",
-    MODELS: ["openclip-vit-b32:image"],
+    MODELS: defaultModels,
     TRITON_MODEL_KIND: "fp32",
     TRITON_GRPC_URLS: [],
   });
@@ -48,6 +52,26 @@ test.each(["https://a/path", "https://user@a", "ftp://a", "*", "a:99999"])(
   },
 );
 
+test("reads the list of models from MODELS_FILE, or from the model repository", () => {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-models-"));
+  const file = join(folder, "models.json");
+  writeFileSync(file, '["dinov2-small", { "name": "openclip-vit-b32", "modalities": ["text"] }]');
+  for (const env of [{ MODELS_FILE: file }, { MODEL_REPOSITORY: folder }]) {
+    const { MODELS } = readSettings({ ...anonymous, ...env });
+    expect(MODELS.map(({ name, towers }) => [name, Object.keys(towers)])).toEqual([
+      ["dinov2-small", ["image"]],
+      ["openclip-vit-b32", ["text"]],
+    ]);
+  }
+  const named = readSettings({ ...anonymous, MODEL_REPOSITORY: folder, MODELS: "dinov2-base" });
+  expect(named.MODELS.map(({ name }) => name)).toEqual(["dinov2-base"]);
+  writeFileSync(file, '["resnet"]');
+  expect(() => readSettings({ ...anonymous, MODELS_FILE: file })).toThrow(
+    `${file}: models.0 must be one of openclip-vit-b32, `,
+  );
+  rmSync(folder, { recursive: true });
+});
+
 test("treats an empty variable as unset", () => {
   expect(readSettings({ ...anonymous, PORT: "" }).PORT).toBe(embedPort);
 });
@@ -56,17 +80,35 @@ test.each([
   [{ PORT: "0" }, "PORT must be a whole number, 1 to 65535, got '0'"],
   [{ PORT: "http" }, "PORT must be a whole number, 1 to 65535, got 'http'"],
   [{ MAX_BATCH_SIZE: "1.5" }, "MAX_BATCH_SIZE must be a whole number, 1 to 4096, got '1.5'"],
-  [{ MODELS: "resnet" }, /^MODELS must be names of openclip-vit-b32, .*, got 'resnet'$/],
+  [{ MODELS: "resnet" }, /^MODELS\.0 must be one of openclip-vit-b32, .*, got 'resnet'$/],
   [
-    { MODELS: "dinov2-small:text" },
-    "MODELS must name modalities that dinov2-small has: image, got 'dinov2-small:text'",
+    { MODELS: '[{ "name": "dinov2-small", "modalities": ["text"] }]' },
+    "MODELS.0.modalities must be image, as dinov2-small has, got 'text'",
   ],
   [
-    { MODELS: "openclip-vit-b32,openclip-vit-b32" },
-    "MODELS must not repeat a model, got 'openclip-vit-b32,openclip-vit-b32'",
+    { MODELS: '["openclip-vit-b32", "openclip-vit-b32"]' },
+    "MODELS.1 must not repeat a model, got 'openclip-vit-b32'",
   ],
-  [{ MODEL_SPECS: "{" }, "MODEL_SPECS must be a JSON array of model specs"],
-  [{ MODEL_SPECS: "[{}]" }, "MODEL_SPECS.0.name must be"],
+  [{ MODELS: "a,b" }, "MODELS must be the name of a model or a list of models as JSON"],
+  [{ MODELS: "[]" }, "MODELS must be the name of a model or a list of models as JSON"],
+  [
+    { MODELS: "[1]" },
+    "MODELS.0 must be the name of a model, { name, modalities }, or a model spec",
+  ],
+  [{ MODELS: '[{ "towers": {} }]' }, "MODELS.0.name must be"],
+  [
+    { MODELS: JSON.stringify([{ ...defaultModel, embedding: { width: 0 } }]) },
+    "MODELS.0.embedding.width must be 1 to 65536",
+  ],
+  [
+    { MODELS: JSON.stringify([defaultModel]) },
+    "MODELS.0.name must not be the name of a model in the catalogue",
+  ],
+  [
+    { MODELS: "dinov2-small", MODELS_FILE: "models.json" },
+    "MODELS and MODELS_FILE must not both be set, got 'models.json'",
+  ],
+  [{ MODELS_FILE: "/no/models.json" }, "MODELS_FILE /no/models.json does not exist"],
   [
     { TRITON_MODEL_KIND: "fp16" },
     "TRITON_MODEL_KIND must be one of fp32, trt, u8, jpeg, dali, dali-trt, got 'fp16'",

@@ -1,6 +1,15 @@
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { z } from "zod";
 import { isLoopback } from "../../contract/loopback.ts";
-import { type ServerEnv, type ServerEnvName, serverEnv } from "../../contract/server/server-env.ts";
+import { readFailure } from "../../contract/read-failure.ts";
+import {
+  modelRepositoryMount,
+  type ServerEnv,
+  type ServerEnvName,
+  serverEnv,
+} from "../../contract/server/server-env.ts";
+import { variableConflicts } from "../../contract/server/server-settings.ts";
 
 /** Invalid settings, one line per error. */
 export class SettingsError extends Error {
@@ -16,7 +25,10 @@ export function readSettings(env: Readonly<Record<string, string | undefined>>):
   const values = Object.fromEntries(
     Object.entries(env).filter(([, value]) => value !== undefined && value !== ""),
   );
-  const result = serverEnv.safeParse(values);
+  const file = modelsFileOf(values);
+  const result = serverEnv.safeParse(
+    file === undefined ? values : { ...values, MODELS: readModels(file) },
+  );
   if (result.success) {
     const conflicts = conflictsIn(result.data);
     if (conflicts.length > 0) throw new SettingsError(conflicts.join("\n"));
@@ -24,14 +36,36 @@ export function readSettings(env: Readonly<Record<string, string | undefined>>):
   }
   const lines = result.error.issues.map((issue) => {
     const name = String(issue.path[0]) as ServerEnvName;
-    // too long to repeat
-    if (name === "MODEL_SPECS") return `${issue.path.join(".")} ${issue.message}`;
+    if (name === "MODELS") {
+      const list = file === undefined ? name : `${file}: models`;
+      return `${[list, ...issue.path.slice(1)].join(".")} ${issue.message}`;
+    }
     const got = secrets.has(name) ? undefined : values[name];
     const hasRule = ["custom", "invalid_format"].includes(issue.code) || issue.path.length > 1;
     const rule = hasRule ? issue.message : ruleOf(name);
     return `${name} ${rule}${got === undefined ? "" : `, got '${got}'`}`;
   });
   throw new SettingsError(lines.join("\n"));
+}
+
+/** File with the list of models: MODELS_FILE, or that of the model repository if neither MODELS nor MODELS_FILE is set. */
+function modelsFileOf(values: Readonly<Record<string, string | undefined>>): string | undefined {
+  const { MODELS, MODELS_FILE, MODEL_REPOSITORY = modelRepositoryMount } = values;
+  if (MODELS !== undefined && MODELS_FILE !== undefined) {
+    throw new SettingsError(`MODELS and MODELS_FILE must not both be set, got '${MODELS_FILE}'`);
+  }
+  const inRepository = join(MODEL_REPOSITORY, "models.json");
+  return (
+    MODELS_FILE ?? (MODELS === undefined && existsSync(inRepository) ? inRepository : undefined)
+  );
+}
+
+function readModels(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    throw new SettingsError(`MODELS_FILE ${file} ${readFailure(error)}`);
+  }
 }
 
 /** Settings whose value no error message contains. */
@@ -49,9 +83,7 @@ function conflictsIn(env: ServerEnv): readonly string[] {
       `API_KEY or API_KEYS_FILE is required unless HOST is a loopback address (or set ALLOW_ANONYMOUS=true if the network restricts access), got HOST '${env.HOST}'`,
     );
   }
-  if (env.MODEL_PRECISION === "int8" && env.EXECUTION_PROVIDER === "cuda") {
-    conflicts.push("MODEL_PRECISION int8 requires EXECUTION_PROVIDER cpu, got 'cuda'");
-  }
+  conflicts.push(...variableConflicts(env));
   for (const prefix of ["", "TRITON_"] as const) {
     const files = [`${prefix}TLS_CERT_FILE`, `${prefix}TLS_KEY_FILE`] as const;
     const present = files.find((name) => env[name] !== undefined);

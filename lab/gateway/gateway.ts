@@ -8,7 +8,8 @@ import { freePorts } from "../../artefact/free-ports.ts";
 import { withLifeline } from "../../artefact/simulation.ts";
 import { runProgram } from "../../cli/shared/run-program.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
-import { defaultModel } from "../../contract/models/index.ts";
+import { defaultModel, defaultModels } from "../../contract/models/index.ts";
+import { modelSettings } from "../../contract/server/model-list.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { runCommand, withService } from "../load/run-process.ts";
@@ -198,7 +199,7 @@ function processOf(
   }
   const { command, ...server } = serverProcess(bench.serverCommand, port, {
     BACKEND: "triton",
-    MODELS: `${defaultModel.name}:image`,
+    ...modelSettings(defaultModels),
     TRITON_GRPC_URLS: target,
     TRITON_MODEL_KIND: settings.triton,
     PREPROCESSING: settings.preprocessing,

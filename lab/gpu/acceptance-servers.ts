@@ -6,7 +6,9 @@ import { type Child, startChild } from "../../artefact/child-process.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { waitUntilReady, withLifeline } from "../../artefact/simulation.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
+import { defaultModels } from "../../contract/models/index.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
+import { modelSettings } from "../../contract/server/model-list.ts";
 import type { ServerEnvName } from "../../contract/server/server-env.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
@@ -139,7 +141,7 @@ export async function startGateway(triton: Server, signal: AbortSignal): Promise
     PORT: String(http),
     LOG_LEVEL: "warn",
     BACKEND: "triton",
-    MODELS: `${openclipVitB32.name}:image`,
+    ...modelSettings(defaultModels),
     TRITON_GRPC_URLS: `127.0.0.1:${triton.ports.grpc}`,
     TRITON_MODEL_KIND: "u8",
     // 128 clients with 32 images each

@@ -7,7 +7,9 @@ fail() {
   exit 1
 }
 
-towers=$(/models/image/towers /models)
+# the list of models as the embed server reads it: `a:image,b` is [{"name":"a","modalities":["image"]},"b"]
+list=$(echo "$MODELS" | sed -E 's/ //g; s/[^,]+/"&"/g; s/"([^":]+):([a-z]+)"/{"name":"\1","modalities":["\2"]}/g; s/.*/[&]/')
+towers=$(/models/image/towers "$MODELS" /models)
 kept=
 for tower in $towers; do
   for suffix in '' "$@"; do kept="$kept $tower$suffix"; done
@@ -15,6 +17,8 @@ done
 for folder in /models/*; do
   case "$kept " in *" ${folder##*/} "*) ;; *) rm -r "$folder" ;; esac
 done
+
+echo "$list" > /models/models.json
 
 case $WEIGHTS in
   none)

@@ -12,6 +12,7 @@ import { gpuModel, gpuModelText, maxGpus } from "../../contract/gpus.ts";
 import { modelConfigSettings } from "../../contract/model-config-settings.ts";
 import { baselinePort, hostPorts, type TritonPorts } from "../../contract/ports.ts";
 import { grpcTarget } from "../../contract/server/server-env.ts";
+import { serverSettings } from "../../contract/server/server-settings.ts";
 import { tracing as tracingSettings } from "../../contract/server/tracing.ts";
 import { embedImage, proxy, tritonImage } from "./image-settings.ts";
 import { downloadedFile, integer, name, text, towerDownload, towerName } from "./setting-types.ts";
@@ -155,6 +156,7 @@ const allowPlaintext = z
 export const embedService = {
   memoryMiB,
   upstreams,
+  server: serverSettings.optional(),
   image: embedImage,
   port: port.default(hostPorts.embed).describe("Port of the host."),
   expose: expose.describe(

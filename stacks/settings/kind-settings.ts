@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { kindPorts } from "../../contract/ports.ts";
+import { serverSettings } from "../../contract/server/server-settings.ts";
 import {
   cpuScaling,
   disruptionBudget,
@@ -61,6 +62,7 @@ export const kindSettings = z.strictObject({
   embed: z
     .strictObject({
       image: kindImage,
+      server: serverSettings.optional(),
       nodePort: port
         .default(kindPorts.nodePort)
         .describe("NodePort, 30000 to 32767, that the cluster maps."),

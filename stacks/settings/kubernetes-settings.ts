@@ -7,6 +7,7 @@ import {
   labelValuePattern,
   objectNamePattern,
 } from "../../contract/kubernetes-names.ts";
+import { serverSettings } from "../../contract/server/server-settings.ts";
 import {
   cpuScaling,
   disruptionBudget,
@@ -147,6 +148,7 @@ const embed = z
     image: image
       .default("registry.example/clipstack/embed:0.1.0")
       .describe("Embed image, in a registry that the cluster pulls from."),
+    server: serverSettings.optional(),
     backend: z
       .enum(["triton", "onnxruntime"])
       .default("triton")

@@ -1,27 +1,15 @@
 import { z } from "zod";
 import { nearestOf, renderValue } from "../../contract/issue-lines.ts";
-import { type ModelSpec, withModalities } from "../../contract/model-spec.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
+import { type ModelEntry, modelEntry, selectModels } from "../../contract/server/model-list.ts";
 import type { LoadedModels } from "./model-files.ts";
 import { SettingsError } from "./settings-error.ts";
 
 /** Setting `models` of every stack, and the specs that it selects. */
 
-const modalities = ["image", "text"] as const;
-
-const selection = z.strictObject({
-  name: z.string({ error: "must be the name of a model" }),
-  modalities: z
-    .array(z.enum(modalities))
-    .min(1, "must list image, text or both")
-    .describe("Modalities that are served."),
-});
-
-const model = z.union([z.string({ error: "must be the name of a model" }), selection]);
-export type ModelSetting = z.infer<typeof model>;
-
 export const models = z
-  .array(model)
+  .array(modelEntry)
   .min(1, "must list at least one model")
   .default([{ name: defaultModel.name, modalities: ["image"] }])
   .describe(
@@ -29,7 +17,7 @@ export const models = z
   );
 
 /** Settings of a stack with specs in place of the names of models. */
-export type WithSpecs<Settings extends { readonly models: readonly ModelSetting[] }> = Omit<
+export type WithSpecs<Settings extends { readonly models: readonly ModelEntry[] }> = Omit<
   Settings,
   "models"
 > & {
@@ -45,40 +33,22 @@ export type WithSpecs<Settings extends { readonly models: readonly ModelSetting[
  */
 export function resolveModels(
   file: string,
-  settings: readonly (ModelSetting | undefined)[],
+  settings: readonly (ModelEntry | undefined)[],
   loaded: LoadedModels,
 ): readonly ModelSpec[] {
-  const selections = settings.map((setting) =>
-    typeof setting === "string" ? { name: setting, modalities: undefined } : setting,
-  );
-  const names = selections.map((selection) => selection?.name);
-  const lines: string[] = [];
-  const specs = selections.flatMap((selection, index) => {
-    if (selection === undefined) return [];
-    const { name, modalities: served } = selection;
-    const setting = `${file}: models.${index}`;
-    const got = renderValue(name);
-    const spec = loaded.models.get(name);
-    if (spec === undefined) {
-      const invalid = loaded.rejected.find((other) => other.name === name);
-      const known = [...loaded.models.keys()];
-      const must = `${setting} must be one of ${known.join(", ")}, got ${got}`;
-      lines.push(...(invalid?.lines ?? [`${must}${nearestOf(name, known)}`]));
-      return [];
-    }
-    if (/[$%]\{/.test(JSON.stringify(spec))) {
-      lines.push(
-        `${setting} must not have '\${' or '%{' in its facts, which Terraform evaluates, got ${got}`,
-      );
-    }
-    if (names.indexOf(name) !== index) lines.push(`${setting} must not repeat a model, got ${got}`);
-    for (const modality of served ?? []) {
-      if (spec.towers[modality] !== undefined) continue;
-      const has = Object.keys(spec.towers).join(", ");
-      lines.push(`${setting}.modalities must be ${has}, as ${name} has, got '${modality}'`);
-    }
-    return [served === undefined ? spec : withModalities(spec, served)];
+  const { specs, faults } = selectModels(settings, loaded.models);
+  const lines = faults.flatMap(({ path, must, got, isUnknown = false }) => {
+    const invalid = loaded.rejected.find(({ name }) => isUnknown && name === got);
+    const near = isUnknown ? nearestOf(got, [...loaded.models.keys()]) : "";
+    const setting = `${file}: models.${path.join(".")}`;
+    return invalid?.lines ?? [`${setting} ${must}, got ${renderValue(got)}${near}`];
   });
+  for (const [index, spec] of specs.entries()) {
+    if (!/[$%]\{/.test(JSON.stringify(spec))) continue;
+    lines.push(
+      `${file}: models.${index} must not have '\${' or '%{' in its facts, which Terraform evaluates, got ${renderValue(spec.name)}`,
+    );
+  }
   if (lines.length > 0) throw new SettingsError(lines);
   return specs;
 }
@@ -89,7 +59,7 @@ export function modelErrors(file: string, input: unknown, loaded: LoadedModels):
   try {
     resolveModels(
       file,
-      entries.map((entry) => model.safeParse(entry).data),
+      entries.map((entry) => modelEntry.safeParse(entry).data),
       loaded,
     );
     return [];

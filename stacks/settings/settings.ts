@@ -1,10 +1,11 @@
 import type { z } from "zod";
 import { renderValue } from "../../contract/issue-lines.ts";
 import { modelCatalogue } from "../../contract/models/index.ts";
+import type { ModelEntry } from "../../contract/server/model-list.ts";
 import { kindSettings } from "./kind-settings.ts";
 import { kubernetesSettings } from "./kubernetes-settings.ts";
 import type { LoadedModels } from "./model-files.ts";
-import { type ModelSetting, modelErrors, resolveModels, type WithSpecs } from "./model-settings.ts";
+import { modelErrors, resolveModels, type WithSpecs } from "./model-settings.ts";
 import { multiGpuSettings } from "./multi-gpu-settings.ts";
 import { SettingsError } from "./settings-error.ts";
 import { isMap, parseYaml, validateSettings } from "./settings-file.ts";
@@ -87,7 +88,7 @@ function validate<Stack extends StackName>(
   input: unknown,
   models: LoadedModels,
 ): StackSettings[Stack] {
-  const schema: z.ZodType<{ readonly models: readonly ModelSetting[] }> = stackSchemas[stack];
+  const schema: z.ZodType<{ readonly models: readonly ModelEntry[] }> = stackSchemas[stack];
   const withSpecs = (settings: z.infer<typeof schema>) => ({
     ...settings,
     models: resolveModels(file, settings.models, models),

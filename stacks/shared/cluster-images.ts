@@ -1,5 +1,5 @@
 import { servedTowers, tokenizerFile } from "../../constructs/models/served-towers.ts";
-import { modelSettings } from "../../contract/server/server-env.ts";
+import { modelsArgument } from "../../contract/server/model-list.ts";
 import type { KubernetesSettings } from "../settings/kubernetes-settings.ts";
 
 type Settings = Pick<KubernetesSettings, "accelerator" | "models" | "model" | "embed" | "triton">;
@@ -13,7 +13,7 @@ export function clusterImageNotes(name: string, settings: Settings): readonly st
   const inImage = model.weights === "image";
   const line = (image: string, contents: string, variables: string, target: string) => {
     if (/@sha256:|^nvcr\.io\/nvidia\//.test(image)) return [];
-    const list = `MODELS=${modelSettings(models).MODELS} ${variables}`;
+    const list = `MODELS=${modelsArgument(models)} ${variables}`;
     const command = `docker buildx bake ${target} --set ${target.split(" ")[0]}.tags=${image} --push`;
     return [`${name}: ${image} has ${contents}: ${list}${command}`];
   };

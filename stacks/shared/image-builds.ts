@@ -6,6 +6,7 @@ import type {
 import { servedTowers, towerFolder } from "../../constructs/models/served-towers.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
+import type { ModelPrecision } from "../../contract/server/server-env.ts";
 
 /** Image in the settings: a name to pull, or a build from this repository. */
 export type ImageSetting = { readonly source: "pull"; readonly name: string } | BuildSetting;
@@ -68,10 +69,11 @@ export function embedImage(
   kind: keyof typeof embedBuilds,
   setting: ImageSetting,
   models: readonly ModelSpec[] | undefined,
+  precision?: ModelPrecision,
 ): ImageSource {
   if (setting.source === "pull") return setting;
   const build = embedBuilds[kind];
-  const weights = models && weightsBuild(`${build.name}-weights`, models);
+  const weights = models && weightsBuild(`${build.name}-weights`, models, precision);
   return built(build, setting, weights);
 }
 
@@ -94,8 +96,9 @@ export const pytorchImage: BuiltImageSource = {
 export function kindImage(
   setting: BuildSetting,
   models: readonly ModelSpec[] = defaultModels,
+  precision?: ModelPrecision,
 ): BuiltImageSource {
-  return built(embedBuilds["embed-cpu"], setting, weightsBuild(clusterImage, models));
+  return built(embedBuilds["embed-cpu"], setting, weightsBuild(clusterImage, models, precision));
 }
 
 function built(
@@ -111,7 +114,11 @@ function built(
   };
 }
 
-function weightsBuild(name: string, models: readonly ModelSpec[]): ImageBuild {
+function weightsBuild(
+  name: string,
+  models: readonly ModelSpec[],
+  precision: ModelPrecision | undefined,
+): ImageBuild {
   return {
     ...repository,
     name,
@@ -122,6 +129,7 @@ function weightsBuild(name: string, models: readonly ModelSpec[]): ImageBuild {
       ...towerPatterns(models, "{,_trt}"),
     ],
     models,
+    ...(precision !== undefined && { precision }),
   };
 }
 

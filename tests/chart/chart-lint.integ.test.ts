@@ -100,7 +100,11 @@ const more: Readonly<Record<string, ChartValues>> = {
     },
   },
   "several models, downloaded": {
-    models: ["openclip-vit-b32", "dinov2-small", "siglip2-base-224:text"],
+    models: [
+      "openclip-vit-b32",
+      "dinov2-small",
+      { name: "siglip2-base-224", modalities: ["text"] },
+    ],
     model: {
       weights: "init",
       init: { existingSecret: "urls" },

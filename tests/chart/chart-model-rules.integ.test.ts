@@ -5,7 +5,13 @@ import { noHelm, rejectionOf, tryTemplate } from "./test-helm.ts";
 /** Models, model configurations and weights that the chart rejects. */
 
 const sha256 = "a".repeat(64);
-const several = { models: ["openclip-vit-b32", "dinov2-small:image", "siglip2-base-224:text"] };
+const several = {
+  models: [
+    "openclip-vit-b32",
+    { name: "dinov2-small", modalities: ["image"] },
+    { name: "siglip2-base-224", modalities: ["text"] },
+  ],
+};
 const triton = { enabled: true, image: { repository: "registry.example/triton" } };
 
 const catalogue = [...modelCatalogue.keys()].sort().join(", ");
@@ -15,27 +21,22 @@ describe.skipIf(noHelm !== "")("chart with invalid models fails in one line", ()
     [
       "on an unknown model",
       { models: ["openclip-vit-b32", "clip"] },
-      `models.1 must be one of ${catalogue}, or the name of one of modelSpecs, got clip`,
+      `models.1 must be one of ${catalogue}, or the spec of a model with its name, got clip`,
     ],
     [
       "on a modality that a model lacks",
-      { models: ["dinov2-small:text"] },
-      "models.0 must be dinov2-small or dinov2-small:image, got dinov2-small:text",
-    ],
-    [
-      "on an unknown modality",
-      { models: ["openclip-vit-b32:video"] },
-      "models.0 must be openclip-vit-b32 or openclip-vit-b32:image or openclip-vit-b32:text, got openclip-vit-b32:video",
+      { models: [{ name: "dinov2-small", modalities: ["text"] }] },
+      "models.0.modalities must be image, as dinov2-small has, got text",
     ],
     [
       "on a repeated model",
-      { models: ["openclip-vit-b32:image", "openclip-vit-b32:text"] },
-      "models.1 must not repeat a model, got openclip-vit-b32:text",
+      { models: ["openclip-vit-b32", { name: "openclip-vit-b32", modalities: ["text"] }] },
+      "models.1 must not repeat a model, got openclip-vit-b32",
     ],
     [
       "on an own model with the name of another",
-      { modelSpecs: [{ name: "dinov2-small", towers: {}, embedding: { width: 3 } }] },
-      "modelSpecs.0.name must not be the name of a model in the catalogue, got dinov2-small",
+      { models: [{ name: "dinov2-small", towers: {}, embedding: { width: 3 } }] },
+      "models.0.name must not be the name of a model in the catalogue, got dinov2-small",
     ],
     [
       "on the configuration of a model that is not served",
@@ -86,7 +87,7 @@ describe.skipIf(noHelm !== "")("chart with invalid models fails in one line", ()
     [
       "on a download without the tokenizer",
       {
-        models: ["siglip2-base-224:text"],
+        models: [{ name: "siglip2-base-224", modalities: ["text"] }],
         model: { weights: "init", sha256, init: { url: "https://models.example/m" } },
       },
       "model.towers.siglip2_base_224_text.tokenizer must have the url and sha256 of tokenizer.model with model.weights init",
@@ -125,5 +126,7 @@ describe.skipIf(noHelm !== "")("chart with invalid models fails in one line", ()
 
   test("on an empty list", () => {
     expect(tryTemplate({ models: [] }).stderr).toContain("at '/models'");
+    const video = [{ name: "openclip-vit-b32", modalities: ["video"] }];
+    expect(tryTemplate({ models: video }).stderr).toContain("at '/models/0'");
   });
 });

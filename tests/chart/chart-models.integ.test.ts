@@ -14,7 +14,7 @@ import {
 import { checkModelConfig } from "../../contract/model-config-check.ts";
 import { modelSpec } from "../../contract/model-spec.ts";
 import { catalogueSpecs, defaultModel, modelCatalogue } from "../../contract/models/index.ts";
-import { servedSpecs, serverEnv } from "../../contract/server/server-env.ts";
+import { modelsFile, servedModels } from "../../contract/server/model-list.ts";
 import { parseTritonArgs } from "../../contract/triton-flags.ts";
 import { readCheckWeightsArguments } from "../../inference-image/jobs/check-weights.ts";
 import { readFetchWeightsArguments } from "../../inference-image/jobs/fetch-weights.ts";
@@ -33,7 +33,11 @@ import {
 const sha256 = "a".repeat(64);
 
 /** Two image towers and two text towers, one with a tokenizer file. */
-const models = ["openclip-vit-b32", "dinov2-small:image", "siglip2-base-224:text"];
+const models: NonNullable<ChartValues["models"]> = [
+  "openclip-vit-b32",
+  { name: "dinov2-small", modalities: ["image"] },
+  { name: "siglip2-base-224", modalities: ["text"] },
+];
 const several: ChartValues = { models };
 const triton = {
   enabled: true,
@@ -66,10 +70,24 @@ const envIn = (objects: readonly TestObject[]): Record<string, string> =>
 const tritonArgs = (values: ChartValues) =>
   parseTritonArgs((podOf(values, "triton").containers[0].args as string[]).slice(1));
 
+/** Models in the list that the embed server reads. */
+const servedIn = (values: ChartValues) => {
+  const objects = template(values);
+  const { name, items } = podIn(objects, "embed").volumes.find(
+    (volume: { name: string }) => volume.name === "models",
+  ).configMap;
+  expect(items).toBeUndefined();
+  expect(envIn(objects).MODELS_FILE).toBe(modelsFile);
+  const { data } = objectOf(objects, "ConfigMap", name) as unknown as {
+    readonly data: Record<string, string>;
+  };
+  return servedModels.parse(data["models.json"]);
+};
+
 /** Model configurations by name of the ConfigMap. */
 const configsIn = (objects: readonly TestObject[]) =>
   objects
-    .filter(({ kind }) => kind === "ConfigMap")
+    .filter(({ kind, metadata: { name } }) => kind === "ConfigMap" && !name.endsWith("-models"))
     .map(({ metadata, data }) => {
       const [[path, text]] = Object.entries(data) as [[string, string]];
       return { name: metadata.name, path, config: readModelConfig(text, path) };
@@ -101,9 +119,7 @@ const ownTexts = Object.fromEntries(
 
 describe.skipIf(noHelm !== "")(`chart with several models${noHelm && ` (${noHelm})`}`, () => {
   test("passes the models to the embed server", () => {
-    const env = envIn(template(several));
-    const served = servedSpecs(serverEnv.parse(env));
-    expect(served.map(({ name, towers }) => [name, Object.keys(towers)])).toEqual([
+    expect(servedIn(several).map(({ name, towers }) => [name, Object.keys(towers)])).toEqual([
       ["openclip-vit-b32", ["image", "text"]],
       ["dinov2-small", ["image"]],
       ["siglip2-base-224", ["text"]],
@@ -235,8 +251,7 @@ describe.skipIf(noHelm !== "")("chart with a model outside the catalogue", () =>
   const texts: ChartValues["triton"] = { ...triton, modelConfig: { texts: ownTexts } };
 
   test("passes its spec to the embed server", () => {
-    const settings = serverEnv.parse(envIn(template({ ...values, triton: texts })));
-    expect(servedSpecs(settings)).toEqual([own]);
+    expect(servedIn({ ...values, triton: texts })).toEqual([own]);
   });
 
   test("serves it with the configurations of the values", () => {

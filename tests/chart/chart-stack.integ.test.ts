@@ -24,6 +24,7 @@ const intended = [
   // labels of Helm and the chart
   ...[labelNames.managedBy, labelNames.version, "helm.sh/chart"].flatMap((label) =>
     [
+      "ConfigMap",
       "Deployment",
       "HorizontalPodAutoscaler",
       "LimitRange",
@@ -82,6 +83,7 @@ describe.skipIf(noHelm !== "")(
           .map(({ kind, metadata }) => `${kind} ${metadata.name}`)
           .sort(),
       ).toEqual([
+        "ConfigMap clipstack-embed-models",
         "Deployment clipstack-embed",
         "HorizontalPodAutoscaler clipstack-embed",
         "LimitRange clipstack",

@@ -290,7 +290,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         BACKEND: "triton",
         TRITON_GRPC_URLS: "clipstack-triton-grpc:8001",
         TRITON_MODEL_KIND: "fp32",
-        MODELS: "openclip-vit-b32:image",
+        MODELS_FILE: "/etc/clipstack/models/models.json",
       });
       expect(objectOf(objects, "Service", "clipstack-triton-grpc").spec).toMatchObject({
         clusterIP: "None",
@@ -551,7 +551,10 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
 
     test("in the images need no volume", () => {
       expect(podOf({}, "embed")).not.toHaveProperty("initContainers");
-      expect(mounts({}, "embed")).toEqual([{ name: "tmp", mountPath: "/tmp" }]);
+      expect(mounts({}, "embed").map(({ name }: { name: string }) => name)).toEqual([
+        "tmp",
+        "models",
+      ]);
     });
 
     test("are downloaded and verified before the server starts", () => {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { modelCatalogue } from "../../contract/models/index.ts";
-import { modelSettings } from "../../contract/server/server-env.ts";
+import { modelSettings } from "../../contract/server/model-list.ts";
 import {
   kindEnvironment,
   missingForCharts,
@@ -106,7 +106,7 @@ describe.skipIf(missing !== "")(
         ...["--set", `embed.image.repository=${image.split(":")[0]}`],
         ...["--set", `embed.image.tag=${image.split(":")[1]}`],
         ...["--set", `embed.service.nodePort=${testNodePort}`],
-        ...["--set", `models={${modelSettings(models).MODELS}}`],
+        ...["--set-json", `models=${modelSettings(models).MODELS}`],
         ...more,
       ];
 

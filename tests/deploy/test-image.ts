@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { servedTowers, towerFolder } from "../../constructs/models/served-towers.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
-import { modelSettings } from "../../contract/server/server-env.ts";
+import { modelsArgument } from "../../contract/server/model-list.ts";
 import { ensureTinyModel } from "../../model-tools/generate/generate.ts";
 import { writeModelRepository } from "../../model-tools/repository/repository.ts";
 import { command, type Docker, type Outcome } from "./test-docker.ts";
@@ -91,7 +91,7 @@ export async function imageWithWeights(
     const { image, outcome } = await buildImage(docker, {
       context,
       file: join(root, "model_repository/image/Dockerfile.weights"),
-      args: { IMAGE: server, MODELS: modelSettings(models).MODELS ?? "" },
+      args: { IMAGE: server, MODELS: modelsArgument(models) },
     });
     if (outcome.code !== 0) throw new Error(outcome.output);
     await docker.run("tag", image, `${image}:tiny`);

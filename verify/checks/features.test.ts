@@ -5,6 +5,7 @@ import { checkResult } from "../../bench/record/record.ts";
 import { embedPaths, embedResponse, fingerprintHeader } from "../../contract/embed-api.ts";
 import { withModalities } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
+import { modelSettings } from "../../contract/server/model-list.ts";
 import { restrictControl } from "../../contract/triton-flags.ts";
 import { testRepository } from "../../emulator/test-repository.ts";
 import { startTritonEmulator } from "../../emulator/triton-emulator.ts";
@@ -48,7 +49,7 @@ beforeAll(async () => {
     repository.path,
   );
   server = await startLoaded({
-    MODELS: `${model.name}:image`,
+    ...modelSettings([withModalities(model, ["image"])]),
     MODEL_REPOSITORY: repository.path,
     API_KEY: apiKey,
     IMAGE_URL_HOSTS: imageHost,

@@ -3,8 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import type { Measurement } from "../../bench/record/record.ts";
-import type { ModelSpec } from "../../contract/model-spec.ts";
+import { type ModelSpec, withModalities } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
+import { modelSettings } from "../../contract/server/model-list.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { startTestTriton } from "../../inference-image/gateway/test-triton.ts";
 import { writeTestRepository } from "../../inference-image/models/test-text-model.ts";
@@ -57,7 +58,7 @@ test("an embed server with only a text tower gets texts", async () => {
   const repository = await textRepository();
   const samples = await samplesOf(repository);
   const server = await startLoaded({
-    MODELS: `${model.name}:text`,
+    ...modelSettings([withModalities(model, ["text"])]),
     MODEL_REPOSITORY: repository,
     INTRA_OP_THREADS: "1",
   });

@@ -71,6 +71,11 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- if has $it.name $contract.ownEnv -}}
 {{- fail (printf "embed.extraEnv must not set %s: the chart does" $it.name) -}}
 {{- end -}}
+{{- range $name, $_ := $v.embed.server -}}
+{{- if eq $it.name ($name | snakecase | upper) -}}
+{{- fail (printf "embed.extraEnv must not set %s: embed.server.%s does" $it.name $name) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

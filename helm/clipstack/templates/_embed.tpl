@@ -1,16 +1,33 @@
+{{/* Texts of the variables in `embed.server`, by setting. */}}
+{{- define "clipstack.serverVariables" -}}
+{{- $set := dict -}}
+{{- range $name, $value := .Values.embed.server -}}
+{{- if kindIs "slice" $value }}{{ $_ := set $set $name (join "," $value) }}
+{{- else if kindIs "string" $value }}{{ $_ := set $set $name $value }}
+{{- else if not (kindIs "invalid" $value) -}}
+{{- /* Helm parses whole numbers as floating-point numbers */ -}}
+{{- $_ := set $set $name (eq (float64 $value) (floor $value) | ternary (int64 $value | toString) ($value | toString)) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $set -}}
+{{- end -}}
+
 {{/* Settings of the embed server, as environment variables. */}}
 {{- define "clipstack.embedEnv" -}}
 {{- $contract := include "clipstack.contract" $ | fromJson -}}
 {{- $embed := .Values.embed -}}
+{{- $set := (include "clipstack.serverVariables" . | fromJson) -}}
 - name: BACKEND
   value: {{ $embed.backend | quote }}
 {{- if eq $embed.backend "onnxruntime" }}
 - name: EXECUTION_PROVIDER
   value: {{ ternary "cuda" "cpu" (eq $embed.accelerator "gpu") | quote }}
+{{- if not (hasKey $set "intraOpThreads") }}
 {{- with get ($embed.resources.limits | default dict) "cpu" }}
 # number of threads from the CPU limit, not from the cores of the node
 - name: INTRA_OP_THREADS
   value: {{ include "clipstack.cores" . | quote }}
+{{- end }}
 {{- end }}
 {{- else }}
 - name: TRITON_GRPC_URLS
@@ -18,12 +35,8 @@
 - name: TRITON_MODEL_KIND
   value: {{ include "clipstack.servedKind" . | quote }}
 {{- end }}
-- name: MODELS
-  value: {{ .Values.models | join "," | quote }}
-{{- with .Values.modelSpecs }}
-- name: MODEL_SPECS
-  value: {{ toJson . | quote }}
-{{- end }}
+- name: MODELS_FILE
+  value: {{ $contract.modelsFile | quote }}
 {{- if ne $embed.service.ipFamilyPolicy "SingleStack" }}
 - name: HOST
   value: "::"
@@ -62,6 +75,10 @@
   value: parentbased_traceidratio
 - name: OTEL_TRACES_SAMPLER_ARG
   value: {{ $.Values.tracing.ratio | quote }}
+{{- end }}
+{{- range $name, $value := $set }}
+- name: {{ $name | snakecase | upper }}
+  value: {{ $value | quote }}
 {{- end }}
 {{- with $embed.extraEnv }}
 {{ toYaml . }}

@@ -9,35 +9,31 @@ weights in a model repository and key of `model.towers`; `triton`, name in Trito
 {{- $contract := include "clipstack.contract" $ | fromJson -}}
 {{- $known := $contract.catalogue -}}
 {{- $catalogue := keys $known | sortAlpha | join ", " -}}
-{{- range $index, $spec := $v.modelSpecs -}}
-{{- if hasKey $contract.catalogue $spec.name -}}
-{{- fail (printf "modelSpecs.%d.name must not be the name of a model in the catalogue, got %s" $index $spec.name) -}}
-{{- end -}}
-{{- $modalities := list -}}
-{{- range $modality := list "image" "text" }}{{ if hasKey $spec.towers $modality }}{{ $modalities = append $modalities $modality }}{{ end }}{{ end -}}
-{{- $tokenizer := dig "text" "input" "tokenizer" dict $spec.towers -}}
-{{- $file := eq (dig "kind" "" $tokenizer) "sentencepiece" | ternary (dig "file" "" $tokenizer) "" -}}
-{{- $_ := set $known $spec.name (dict "width" $spec.embedding.width "modalities" $modalities "tokenizer" $file) -}}
-{{- end -}}
 {{- $selected := list -}}
 {{- $names := list -}}
-{{- range $index, $entry := $v.models -}}
-{{- $name := splitList ":" $entry | first -}}
-{{- if not (hasKey $known $name) -}}
-{{- fail (printf "models.%d must be one of %s, or the name of one of modelSpecs, got %s" $index $catalogue $entry) -}}
+{{- range $index, $given := $v.models -}}
+{{- $entry := kindIs "string" $given | ternary (dict "name" $given) $given -}}
+{{- $name := $entry.name -}}
+{{- if hasKey $entry "towers" -}}
+{{- if hasKey $contract.catalogue $name -}}
+{{- fail (printf "models.%d.name must not be the name of a model in the catalogue, got %s" $index $name) -}}
 {{- end -}}
-{{- if has $name $names }}{{ fail (printf "models.%d must not repeat a model, got %s" $index $entry) }}{{ end -}}
+{{- $tokenizer := dig "text" "input" "tokenizer" dict $entry.towers -}}
+{{- $file := eq (dig "kind" "" $tokenizer) "sentencepiece" | ternary (dig "file" "" $tokenizer) "" -}}
+{{- $_ := set $known $name (dict "width" $entry.embedding.width "modalities" (keys $entry.towers | sortAlpha) "tokenizer" $file) -}}
+{{- end -}}
+{{- if not (hasKey $known $name) -}}
+{{- fail (printf "models.%d must be one of %s, or the spec of a model with its name, got %s" $index $catalogue $name) -}}
+{{- end -}}
+{{- if has $name $names }}{{ fail (printf "models.%d must not repeat a model, got %s" $index $name) }}{{ end -}}
 {{- $names = append $names $name -}}
 {{- $has := (get $known $name).modalities -}}
-{{- $entries := list $name -}}
-{{- range $has }}{{ $entries = append $entries (printf "%s:%s" $name .) }}{{ end -}}
-{{- if not (has $entry $entries) -}}
-{{- fail (printf "models.%d must be %s, got %s" $index ($entries | join " or ") $entry) -}}
+{{- $served := $entry.modalities | default $has -}}
+{{- range $served -}}
+{{- if not (has . $has) }}{{ fail (printf "models.%d.modalities must be %s, as %s has, got %s" $index ($has | join ", ") $name .) }}{{ end -}}
 {{- end -}}
 {{- range $modality := $has -}}
-{{- if or (eq $entry $name) (eq $entry (printf "%s:%s" $name $modality)) -}}
-{{- $selected = append $selected (dict "model" $name "modality" $modality) -}}
-{{- end -}}
+{{- if has $modality $served }}{{ $selected = append $selected (dict "model" $name "modality" $modality) }}{{ end -}}
 {{- end -}}
 {{- end -}}
 {{- $towers := list -}}
@@ -66,6 +62,11 @@ weights in a model repository and key of `model.towers`; `triton`, name in Trito
 {{- $towers = append $towers (merge $all $tower) -}}
 {{- end -}}
 {{- dict "towers" $towers | toJson -}}
+{{- end -}}
+
+{{/* File with the list of models, without its last line feed. */}}
+{{- define "clipstack.modelsText" -}}
+{{- toPrettyJson .Values.models -}}
 {{- end -}}
 
 {{/* Model kind of the image towers in Triton: setting TRITON_MODEL_KIND of a gateway. */}}
