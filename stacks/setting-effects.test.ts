@@ -51,6 +51,9 @@ const texts: Settings = {
   keys: "/etc/other/keys.json",
   storageClass: "fast",
   prometheus: "http://prometheus.example",
+  otelExporterOtlpEndpoint: "http://collector.example:4318",
+  otelServiceName: "embed",
+  otelResourceAttributes: "deployment=blue",
 };
 
 /** Returns a valid value other than the default. */
@@ -59,7 +62,7 @@ function otherValue(key: string, schema: JsonSchema): unknown {
   if (key in texts) return texts[key];
   if (type === "boolean") return current !== true;
   if (choices !== undefined) return choices.find((choice) => choice !== current);
-  if (type === "integer") return current === minimum ? minimum + 1 : minimum;
+  if (type === "integer" || type === "number") return current === minimum ? minimum + 1 : minimum;
   if (key === "imageUrlHosts") return ["images.example"];
   if (type === "array") return key === "upstreams" ? [{ grpc: "gpu-2:8011" }] : [1];
   throw new Error(`texts must have a value for ${key}`);
