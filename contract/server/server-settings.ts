@@ -18,11 +18,11 @@ export const ownedVariables = {
   TRITON_TLS_SERVER_NAME: "embed.upstreams",
   TRITON_METADATA_FILE: "a mount beside the stack",
   EXECUTION_PROVIDER: "accelerator",
-  API_KEYS_FILE: "a mount beside the stack",
+  API_KEYS_FILE: "embed.keys",
   API_KEY: "embed.expose, or embed.keySecret in a cluster",
   ALLOW_ANONYMOUS: "embed.expose, or embed.keySecret in a cluster",
-  TLS_CERT_FILE: "a mount beside the stack",
-  TLS_KEY_FILE: "a mount beside the stack",
+  TLS_CERT_FILE: "embed.tls",
+  TLS_KEY_FILE: "embed.tls",
 } as const satisfies Partial<Record<ServerEnvName, string>>;
 
 type SettableVariable = Exclude<ServerEnvName, keyof typeof ownedVariables>;
