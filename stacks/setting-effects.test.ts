@@ -51,9 +51,6 @@ const texts: Settings = {
   keys: "/etc/other/keys.json",
   storageClass: "fast",
   prometheus: "http://prometheus.example",
-  otelExporterOtlpEndpoint: "http://collector.example:4318",
-  otelServiceName: "embed",
-  otelResourceAttributes: "deployment=blue",
 };
 
 /** Returns a valid value other than the default. */

@@ -27,12 +27,7 @@ import {
   tmpfs,
   verdictSeconds,
 } from "./container-defaults.ts";
-import {
-  type EmbedPlan,
-  type EmbedServerProps,
-  embedPlan,
-  tmpMiB,
-} from "./embed-plan.ts";
+import { type EmbedPlan, type EmbedServerProps, embedPlan, tmpMiB } from "./embed-plan.ts";
 import { gpuRequest } from "./gpu-request.ts";
 import { HealthGate } from "./health-gate.ts";
 import { bindAddress } from "./host-plan.ts";

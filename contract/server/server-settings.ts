@@ -23,6 +23,12 @@ export const ownedVariables = {
   ALLOW_ANONYMOUS: "embed.expose, or embed.keySecret in a cluster",
   TLS_CERT_FILE: "embed.tls",
   TLS_KEY_FILE: "embed.tls",
+  OTEL_EXPORTER_OTLP_ENDPOINT: "tracing",
+  OTEL_EXPORTER_OTLP_PROTOCOL: "tracing",
+  OTEL_SERVICE_NAME: "tracing",
+  OTEL_RESOURCE_ATTRIBUTES: "tracing",
+  OTEL_TRACES_SAMPLER: "tracing",
+  OTEL_TRACES_SAMPLER_ARG: "tracing",
 } as const satisfies Partial<Record<ServerEnvName, string>>;
 
 type SettableVariable = Exclude<ServerEnvName, keyof typeof ownedVariables>;
