@@ -6,7 +6,7 @@ import { UserError } from "../contract/user-error.ts";
  * Parses JSON, with or without a byte order mark.
  *
  * @param displayPath - Name of the file in the message.
- * @throws {UserError} one line.
+ * @throws {UserError} with a one-line message if the text is not JSON.
  */
 export function parseJson(text: string, displayPath: string): unknown {
   try {

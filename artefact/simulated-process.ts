@@ -62,7 +62,7 @@ export function modelRepositoryOf({ service, env }: Workload): string | undefine
 /**
  * Environment variables of an embed server, with local paths and addresses.
  *
- * @param repository - Assembled model repository; absent: the mounted one.
+ * @param repository - Assembled model repository; if absent, the mounted one.
  */
 export function embedEnv(
   workload: Workload,

@@ -36,7 +36,7 @@ export type StartOutcome =
 export interface ServerCommands {
   /** Command of clipstack's server, without the server's own arguments: the server's file last. */
   readonly serverCommand: readonly string[];
-  /** Command of the PyTorch baseline, and its environment variables; absent if a plan has none. */
+  /** Command and environment variables of the PyTorch baseline; absent if the plan has no PyTorch baseline. */
   readonly pytorch?: PytorchCommand;
 }
 

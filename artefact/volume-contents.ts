@@ -10,7 +10,7 @@ export interface VolumeContents {
   readonly files: Readonly<Record<string, string>>;
   /** Terraform addresses of the containers that fill the volume. */
   readonly filledBy: readonly string[];
-  /** Servers that are requested to reload a model configuration. */
+  /** Requests to reload a model configuration: the URL of the Triton server, and the Terraform address of the sender. */
   readonly reloads: readonly { readonly by: string; readonly url: string }[];
 }
 

@@ -50,7 +50,7 @@ type ConfigSource = Pick<
 /**
  * Loads the versions of one model that its version policy selects.
  *
- * @throws {OipError} one line
+ * @throws {OipError} with a one-line message if the model cannot be loaded
  */
 export async function loadModel(options: LoadModelOptions): Promise<readonly ServedModel[]> {
   const { name, repository, log } = options;

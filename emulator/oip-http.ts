@@ -88,7 +88,7 @@ function registerResponses(
   app.setErrorHandler((error: Error & { code?: string; statusCode?: number }, _request, reply) => {
     const { status, message } = errorResponse(error);
     if (status === 429) reply.header("retry-after", admission.retryAfterSeconds);
-    // the rest of a slow body is not awaited
+    // closes the connection, so that the rest of a slow body is not read
     if (status === 408) reply.header("connection", "close");
     if (status === 500 && !(error instanceof OipError)) {
       log(`internal error: ${errorWithLocation(error)}`);

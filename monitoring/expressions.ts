@@ -67,7 +67,7 @@ export function slowRatio(selector: string, window: string, bound: string): stri
   return `1 - ${rate(`${requestSeconds}_bucket`, fast, window)} / ${rate(`${requestSeconds}_count`, embedding(selector), window)}`;
 }
 
-/** Smallest bound of the latency's histogram that is at least `milliseconds`; otherwise its largest. */
+/** Upper bound in seconds of the histogram bucket that contains a latency of `milliseconds`; the largest bound if all are smaller. */
 export function latencyBound(milliseconds: number): number {
   return (
     secondsBuckets.find((bound) => bound * 1000 >= milliseconds) ?? Math.max(...secondsBuckets)

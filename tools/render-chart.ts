@@ -166,7 +166,7 @@ const ownEnv = [
   "TLS_KEY_FILE",
 ] as const satisfies readonly ServerEnvName[];
 
-/** Name of a model of the catalogue, and the facts that templates need. */
+/** Returns the name of a catalogue model, and the properties that the chart's templates need. */
 function catalogueEntry({ name, towers, embedding }: ModelSpec) {
   const { kind, file } = towers.text?.input.tokenizer ?? {};
   return [

@@ -43,7 +43,7 @@ export interface IngestPerCore {
 /** Peak performance (FP16, dense) by GPU, in TFLOPS. */
 export type Peaks = Readonly<Record<string, number>>;
 
-/** Kinds of predictions with an interval. */
+/** Quantities that are predicted with an interval. */
 export type PredictedKind = "throughput" | "latency";
 
 /** Ratios of published to predicted figures, by setting. */

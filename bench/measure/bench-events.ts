@@ -30,7 +30,7 @@ export interface BenchContext {
   readonly settings: BenchRecord["settings"];
   /** Images or texts to send. */
   readonly items: readonly LoadItem[];
-  /** Number of load generator processes; absent: as many as the rate requires. */
+  /** Number of load generator processes; if absent, as many as the rate requires. */
   readonly workers?: number;
   readonly signal: AbortSignal;
   /**

@@ -198,7 +198,7 @@ export const benchRecordKind: RecordKind<BenchRecord> = {
 /**
  * Reads a saved record.
  *
- * @throws {UserError} one line; records of another kind or of an unknown version are rejected.
+ * @throws {UserError} with a one-line message if the file cannot be read, is of another kind or has an unknown version.
  */
 export function readBenchRecord(file: string): BenchRecord {
   let text: string;

@@ -137,7 +137,7 @@ function saturationText({ name, loadPoints, points, saturation }: ConcurrencyLin
 const fitNote =
   "Fitted: the Universal Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)). λ is the rate of one client, σ the contention (serial fraction), κ the coherency cost between clients; the residual is the root mean square of the relative difference from the measured points. The intervals (95 %) come from one fit for each round; there is none if a round has no maximum. Beyond the measured numbers of clients, the fitted peak is an extrapolation.";
 
-/** Whether the fitted peak is beyond the measured numbers of clients. */
+/** Returns whether the fitted peak is beyond the measured numbers of clients, or unknown. */
 function isExtrapolated({ fit, points }: ConcurrencyLine): boolean {
   const largest = Math.max(...points.map(({ clients }) => clients));
   return (fit?.peak?.clients ?? largest + 1) > largest;

@@ -3,10 +3,10 @@ import type { LoadPoint } from "../record/bench-record.ts";
 
 /** The reports are written for images. Records of texts use the same report with the other unit. */
 
-/** Unit of a rate or a count: `images/s`, `images per request`, `1,000 images`, `4 images`. */
+/** Matches `image` or `images` as the unit of a rate or a count: `images/s`, `images per request`, `1,000 images`, `4 images`. */
 const unit = /\b[Ii]mages?(?=\/s| per )|(?<=(?:million|per|\d) )images?\b|^images$/g;
 
-/** Returns a line with texts as unit if its load point or record is of texts. */
+/** Returns a line of a report; if `isText`, the unit `images` is replaced with `texts`. */
 export function inUnit(line: string, isText: boolean): string {
   if (!isText) return line;
   return line.replace(unit, (word) => word.replace("image", "text").replace("Image", "Text"));
@@ -16,7 +16,7 @@ export function isOfTexts({ loadPoints }: { readonly loadPoints: readonly LoadPo
   return loadPoints.length > 0 && loadPoints.every(({ payload }) => payload === "text");
 }
 
-/** Returns the report of a record of texts. */
+/** Replaces the unit `images` with `texts` in a whole report. */
 export function inTexts(report: Report): Report {
   return mapped(report) as Report;
 }

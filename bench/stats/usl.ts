@@ -88,7 +88,10 @@ function startsOf(x: readonly number[], y: readonly number[]): readonly (readonl
   );
 }
 
-/** Relative least squares of N/X = a + b(N − 1) + cN(N − 1), with non-negative coefficients. */
+/**
+ * Initial values from a linear fit: relative least squares of N/X = a + b(N − 1) + cN(N − 1), with N clients, the rate X and
+ * non-negative coefficients.
+ */
 function linearStart(x: readonly number[], y: readonly number[]): readonly number[] | undefined {
   for (const columns of [[0, 1, 2], [0, 1], [0, 2], [0]]) {
     const basis = x.map((n, i) => {

@@ -55,7 +55,7 @@ export interface StartableService {
   readonly model: string;
   /** Bearer token of the service. */
   readonly apiKey?: string;
-  /** Readiness URL; absent: the role's default route. */
+  /** Readiness URL; if absent, the role's default route. */
   readonly readyUrl?: string;
   readonly budgetSeconds: number;
   /** Resolves once the start is requested; the time is measured from before the request. */

@@ -53,9 +53,9 @@ export interface ClusterFacts {
 export interface PrometheusObject {
   readonly namespace: string;
   readonly name: string;
-  /** Selector of the ServiceMonitors that this Prometheus reads; absent: none. */
+  /** Selector of the ServiceMonitors that this Prometheus reads; if absent, it reads none. */
   readonly monitors?: LabelSelector;
-  /** Selector of the namespaces with those ServiceMonitors; absent: the namespace of this Prometheus. */
+  /** Selector of the namespaces with those ServiceMonitors; if absent, only the namespace of this Prometheus. */
   readonly namespaces?: LabelSelector;
 }
 

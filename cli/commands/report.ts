@@ -21,7 +21,7 @@ import { reportHistory } from "../prepare/report-history.ts";
 import { repeated } from "../shared/option-values.ts";
 import { writeOutput } from "../shared/write-output.ts";
 
-/** CSV of perf_analyzer with the label of its load. */
+/** CSV file of perf_analyzer, with the label of its load point. */
 interface ImportedFile {
   readonly file: string;
   readonly label?: string;

@@ -182,7 +182,7 @@ test.each<readonly [string, () => readonly string[], RegExp]>([
   [
     "a truncated plan",
     () => ["--plan", file("cut.json", planText("create").slice(0, 5_000))],
-    /^\S+: must be JSON, got a text that ends too early, after 5000 characters: copy or write it again$/,
+    /^\S+: must be JSON, got JSON truncated at character 5000: copy or create the file again$/,
   ],
   [
     "another major version",

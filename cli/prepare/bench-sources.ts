@@ -32,7 +32,7 @@ export function targetOf({ target, url }: BenchArguments): BenchRecord["subject"
 type OnEvent = (event: BenchEvent) => void;
 
 export interface SourceOptions {
-  /** Endpoints to measure; absent: all existing ones. */
+  /** Endpoints to measure; if absent, all existing ones. */
   readonly endpoints?: readonly RequestedEndpoint[];
   readonly signal: AbortSignal;
   readonly onEvent: OnEvent;

@@ -22,7 +22,7 @@ export function requireOneTower({ name, towers }: ModelSpec, weights: string): v
   if (weights === "tiny" || weights === "generated") return;
   if (towers.image === undefined || towers.text === undefined) return;
   throw new UserError(
-    `--weights must be tiny or generated, because ${name} embeds images and texts, got '${weights}'`,
+    `--weights must be tiny or generated, because a file contains one tower and ${name} has two, got '${weights}'`,
   );
 }
 

@@ -36,7 +36,7 @@ export interface PreparedBench {
 export interface PrepareOptions {
   readonly environments: readonly string[];
   readonly args: BenchArguments;
-  /** Endpoints to measure; absent: all existing ones. */
+  /** Endpoints to measure; if absent, all existing ones. */
   readonly endpoints?: readonly RequestedEndpoint[];
   readonly signal: AbortSignal;
   readonly hold: BenchContext["hold"];

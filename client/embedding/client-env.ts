@@ -23,7 +23,7 @@ const clientEnv = z.object({
     .string()
     .regex(/^[^\s/]+:\d{1,5}$/, "must be host:port")
     .optional(),
-  /** Name of a model of the catalogue, or with the backend `embed` of any model of the service. */
+  /** Name of a catalogue model; with the backend `embed`, also of any model that the service has. */
   INFERENCE_MODEL: z.string().optional(),
   /** Image tower in Triton's repository: `openclip_vit_b32`, `…_u8`, `…_jpeg` or `…_trt`. */
   TRITON_MODEL: z.string().optional(),

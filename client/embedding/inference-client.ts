@@ -69,7 +69,7 @@ export interface InferenceClientOptions {
    */
   readonly modelPath?: string | undefined;
   /**
-   * ONNX file of the local text tower, as `modelPath`.
+   * ONNX file of the local text tower, loaded on first use; with mode `local`, when the client is opened.
    *
    * @default - no local texts
    */

@@ -237,7 +237,7 @@ export function decodeGrpcResponse(message: ModelInferResponse): Tensor[] {
 
 // --- server ---
 
-/** @throws {WireError} with Triton's message if it has one */
+/** @throws {WireError} with Triton's error message, if Triton rejects the same request */
 export function decodeGrpcRequest(message: ModelInferRequest): InferRequest {
   const { model_name: model, raw_input_contents: raw = [] } = message;
   rejectReserved("grpc", parametersOf(message.parameters));

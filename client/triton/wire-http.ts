@@ -99,7 +99,7 @@ export function decodeInferResponse(
 /**
  * @param headerLength - {@link headerLengthField} of the request, if it has one.
  * @param model - For messages.
- * @throws {WireError} with Triton's message if it has one
+ * @throws {WireError} with Triton's error message, if Triton rejects the same request
  */
 export function decodeInferRequest(
   body: Buffer,

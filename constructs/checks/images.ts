@@ -31,7 +31,7 @@ export function tritonOptionFindings(image: string, path = "image"): readonly st
   );
 }
 
-/** Rejects an image without the DALI backend, and weights in the image, which then would have to contain the pipeline. */
+/** Rejects DALI if the image lacks its backend, or if `weights` is `image`, because that image has no DALI pipeline. */
 export function daliFindings(
   weights: "volume" | "host-path" | "image" | "url",
   image: string | undefined,

@@ -104,7 +104,7 @@ export const hostRequirements = z.strictObject({
   ports: z.array(port),
   /** Memory limits of the services; absent for a kind cluster. */
   memory: z.array(memory).optional(),
-  /** CPU cores that the settings state. */
+  /** Number of CPU cores that the host must have; absent if the settings have no `host.cores`. */
   cores: z.int().min(1).optional(),
   disk: z.array(disk),
   files: z.array(file),

@@ -86,7 +86,7 @@ function settingOf(name: SettableVariable): z.ZodType {
   return value.optional().describe(text);
 }
 
-/** Text, or element of a list, with the rule of the variable. */
+/** Returns the schema of a text, or of one element of a list, that applies the validation rule of the server's variable. */
 function textOf(variable: z.ZodType): z.ZodType {
   return z.string().superRefine((value, context) => {
     const [issue] = variable.safeParse(value).error?.issues ?? [];

@@ -6,7 +6,7 @@ export type DedupeErrorCode =
   /** The command could not be completed: exit code 1. */
   | "failed";
 
-/** Error that is printed as one line: the thing, the rule and the value. */
+/** Error that is printed as one line, which names the input, the rule and the value. */
 export class DedupeError extends Error {
   override readonly name = "DedupeError";
 

@@ -316,7 +316,7 @@ export class TritonTower<Item> {
     return new TritonError("timeout", `${model}: no response from ${targets} in ${timeoutMs} ms`);
   }
 
-  /** Checks that a server has the model with the same input as the others. @throws {TritonError} one line */
+  /** Checks that a server has the model with the same input as the others. @throws {TritonError} with a one-line message if it has not */
   async #check(triton: GrpcTransport, options: CallOptions): Promise<void> {
     const { model, payloadOf } = this.#options;
     const checked = this.#checked.delete(triton);

@@ -36,7 +36,7 @@ export function readDeployVersionArguments(
  * Adds a version of a model and loads it in running Triton servers.
  *
  * @returns The deployed version as JSON.
- * @throws {Error} one line; the previous version keeps serving
+ * @throws {Error} with a one-line message; the previous version remains in service
  */
 export async function deployVersion(options: AddVersionOptions): Promise<string> {
   return JSON.stringify(await addVersion(options));

@@ -20,7 +20,7 @@ export function registerErrorResponses(
     if (error.code === "rate_limited") reply.header("retry-after", error.retryAfterSeconds);
     if (error.code === "unavailable") reply.header("retry-after", unavailableSeconds);
     if (error.code === "unauthorized") reply.header("www-authenticate", 'Bearer realm="clipstack"');
-    // the rest of a slow body is not awaited
+    // closes the connection, so that the rest of a slow body is not read
     if (error.code === "request_timeout") reply.header("connection", "close");
     return reply.code(error.status).type("application/json").send(errorBody(request, error));
   };

@@ -34,7 +34,7 @@ export function expiryOf({ cert }: TlsFiles): Date {
 /**
  * Reads the file that API_KEYS_FILE names. Errors contain no value of the file, which has secrets.
  *
- * @throws {SettingsError} one line
+ * @throws {SettingsError} with a one-line message if the file cannot be read or is invalid
  */
 export async function readClientKeys(path: string): Promise<readonly ClientKey[]> {
   const text = (await read("API_KEYS_FILE", path)).toString("utf8");
@@ -55,7 +55,7 @@ export async function readClientKeys(path: string): Promise<readonly ClientKey[]
 /**
  * Reads the files that the TRITON_TLS_… settings and TRITON_METADATA_FILE name.
  *
- * @throws {SettingsError} one line
+ * @throws {SettingsError} with a one-line message if a file cannot be read or is invalid
  */
 export async function readTritonSecurity(
   env: Pick<

@@ -12,13 +12,16 @@ export function unescapeHtml(text: string): string {
   );
 }
 
-/** Names that end with a semicolon, and numbers, as ftfy finds them. */
+/** Character references that end with a semicolon, by name or number, as in ftfy. */
 const unambiguous = /&#?[0-9A-Za-z]{1,24};/g;
 
-/** An ampersand that was encoded several times. The callers decode until nothing changes, once per repetition without this. */
+/**
+ * An ampersand that was encoded several times, such as `&amp;amp;`. Decoded at once, because the callers repeat the decoding
+ * until nothing changes.
+ */
 const encodedAmpersands = /&(?:(?:amp|AMP|#0{0,20}38|#[xX]0{0,20}26);)+/g;
 
-/** Decodes HTML's unambiguous character references as ftfy's `unescape_html`. Also `&EACUTE;`, the upper-case form of a lower-case name. */
+/** Decodes HTML's unambiguous character references as ftfy's `unescape_html`, including upper-case forms of lower-case names, such as `&EACUTE;`. */
 export function unescapeUnambiguousHtml(text: string): string {
   if (!text.includes("&")) return text;
   return text.replace(encodedAmpersands, "&amp;").replace(unambiguous, (found) => {

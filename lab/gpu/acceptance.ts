@@ -361,7 +361,7 @@ function clipstack(options: Options, ...args: readonly string[]) {
   return outputOf(process.execPath, [join(project, "cli/clipstack.mjs"), ...args], options);
 }
 
-/** Writes the model with larger batches where the commands look for models of the user. */
+/** Writes the spec of the model with larger batches as a user-defined model, and sets the environments folder of the commands. */
 function writeLargeBatchModel(folder: string): void {
   const environments = join(folder, "environments");
   const { name, ...spec } = largeBatchSpec;

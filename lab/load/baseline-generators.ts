@@ -21,7 +21,7 @@ export const heyVariable = "CLIPSTACK_HEY";
 export interface BaselineLoad {
   readonly concurrency: number;
   readonly seconds: number;
-  /** CPU list for `taskset`; absent: all cores. */
+  /** CPU list for `taskset`; if absent, all cores. */
   readonly cores?: string;
   readonly signal: AbortSignal;
 }

@@ -7,7 +7,7 @@ import { loopback } from "../../artefact/simulation-types.ts";
 
 /** Symmetric network link, shared by all connections. */
 export interface Link {
-  /** Bandwidth in each direction, in 10^6 bits per second; absent: unlimited. */
+  /** Bandwidth in each direction, in 10^6 bits per second; if absent, unlimited. */
   readonly bandwidthMbps?: number;
   /** Round-trip time in milliseconds; half of it is added in each direction. */
   readonly roundTripMs: number;

@@ -27,10 +27,10 @@ const flags = ["--quick", "--no-baseline", "--strict", "--rounds", "5", "--repor
 
 test("fails on wrong options, and accepts all others", async () => {
   await expect(start(serverComparison, ...flags, "--only", "c16", "c17")).rejects.toThrow(
-    "--only must be of single, c16, batch32, photos, 12mp, tiny, int8, health, got 'c17'",
+    "--only must be one of single, c16, batch32, photos, 12mp, tiny, int8, health, got 'c17'",
   );
   await expect(start(gatewayComparison, ...flags, "--only", "photo")).rejects.toThrow(
-    "--only must be of thumbnails, photos, 12mp, got 'photo'",
+    "--only must be one of thumbnails, photos, 12mp, got 'photo'",
   );
   await expect(start(serverComparison, "--model", "dinov3")).rejects.toThrow(
     /^model must be one of .*, got 'dinov3'$/,
@@ -40,7 +40,7 @@ test("fails on wrong options, and accepts all others", async () => {
   );
   const photos = ["--model", "dinov2-small", "--only", "photos"];
   await expect(start(serverComparison, ...photos)).rejects.toThrow(
-    "--only must be of single, c16, got 'photos'",
+    "--only must be one of single, c16, got 'photos'",
   );
   await expect(start(serverComparison, "--rounds", "many")).rejects.toThrow(
     "It must be an integer from 1 to 100.",

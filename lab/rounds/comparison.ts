@@ -105,14 +105,14 @@ export function planRounds<L extends Load>(
 }
 
 /**
- * Tells whether a load is chosen by `--only`: all are without names.
+ * Returns a predicate for the loads that `--only` selects; without names, it selects all.
  *
  * @throws {UserError} if there is no such load
  */
 export function chosenBy(only: readonly string[], names: readonly string[]) {
   const unknown = only.find((name) => !names.includes(name));
   if (unknown !== undefined) {
-    throw new UserError(`--only must be of ${names.join(", ")}, got '${unknown}'`);
+    throw new UserError(`--only must be one of ${names.join(", ")}, got '${unknown}'`);
   }
   return (name: string): boolean => only.length === 0 || only.includes(name);
 }
@@ -126,7 +126,7 @@ export async function imagesOf(
   return images;
 }
 
-/** Python of a baseline with its packages, or the reason for not measuring it. */
+/** Path of a baseline's Python interpreter and its packages, or the reason why the baseline is not measured. */
 export type Baseline =
   | { readonly python: string; readonly packages: readonly string[] }
   | { readonly python?: undefined; readonly reason: string };

@@ -56,9 +56,13 @@ export interface Counterpart<M extends Modality = "image"> {
 export interface CheckModelOptions<M extends Modality = "image"> {
   /** Different images or texts, at least the maximum batch size, because full batches are run too. */
   readonly inputs: readonly TowerInputs[M][];
-  /** @default - none */
+  /**
+   * Models whose embeddings must equal those of the checked file, within `limit`.
+   *
+   * @default - none
+   */
   readonly against?: readonly Counterpart<M>[];
-  /** Largest difference of two values, relative to the largest value; a cosine may be as much below 1. */
+  /** Maximum difference of two values, relative to the largest value; a cosine may be below 1 by the same amount. */
   readonly limit: number;
 }
 

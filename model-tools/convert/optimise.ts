@@ -138,7 +138,7 @@ export async function ensureOptimised(
   return file;
 }
 
-/** Manifest of an optimised model, without the properties of the file itself. */
+/** Returns the manifest of an optimised model, without the checksum and size of its file. */
 export function preparedInfo(
   original: ModelInfo,
   precision: NonNullable<ModelInfo["precision"]>,

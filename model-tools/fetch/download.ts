@@ -98,7 +98,7 @@ export async function download(options: DownloadOptions): Promise<{ readonly res
  * Downloads a file as {@link download} does, and verifies its checksum. An earlier download of another file is discarded.
  *
  * @returns SHA-256 of the file, and the number of bytes that existed before.
- * @throws {Error} one line; a file with another checksum is removed
+ * @throws {Error} with a one-line message; a file with another checksum is removed
  */
 export async function downloadChecked(
   options: DownloadOptions,

@@ -150,9 +150,9 @@ export function takesInputs(spec: ModelSpec, modality: Modality, file: OnnxFile)
 }
 
 /**
- * Throws if images of a spec cannot be the input of a file.
+ * Checks that a file accepts images of a spec as input.
  *
- * @throws {Error} with one line
+ * @throws {Error} with a one-line message if it does not
  */
 export function requireImageTower(spec: ModelSpec, file: OnnxFile): void {
   if (takesInputs(spec, "image", file)) return;

@@ -101,7 +101,7 @@ function capacityAt(change: StackChange, predict: Predict): Capacity | undefined
   };
 }
 
-/** Whether a plan has resources of the services; the output alone may describe an environment that is not deployed. */
+/** Returns whether a plan has resources of the services, because the output alone may describe an environment that is not deployed. */
 function isDeployed({ source, resources }: StackChange, { services }: Environment): boolean {
   if (source !== "plan") return true;
   const own = new Set(services.flatMap((service) => Object.values(service.resources)));

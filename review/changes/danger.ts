@@ -3,7 +3,7 @@ import { isOneShot } from "../input/stack-facts.ts";
 import type { Impact } from "./impact-kinds.ts";
 import type { ReviewedChange } from "./stack-review.ts";
 
-/** Whether a change is a deployment step, such as a check or a one-shot container. */
+/** Returns whether a change is a harmless deployment step, such as a check or a one-shot container. */
 export function isStep({ type, after, before }: ResourceChange, impact: Impact | undefined) {
   if (impact?.isForgotten) return false;
   const noHarm = impact === undefined || (impact.unavailable.length === 0 && !impact.dataLost);

@@ -9,7 +9,7 @@ interface Variable {
   readonly secret: boolean;
 }
 
-/** Whether a list contains environment variables. */
+/** Returns whether an attribute is a list of environment variables. */
 export function isEnvironmentList(key: string, value: unknown): boolean {
   return /^(env|environment)$/.test(key) && Array.isArray(value) && value.length > 0;
 }

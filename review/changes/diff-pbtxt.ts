@@ -20,7 +20,7 @@ function shortPath(path: string): string {
   );
 }
 
-/** Whether a text is a model's configuration, by its fields. */
+/** Returns whether a text is a model configuration, which is recognised by its fields. */
 export function isModelConfig(text: string): boolean {
   return (
     /^[ \t]*(max_batch_size|platform|backend)\s*:/m.test(text) &&

@@ -74,7 +74,7 @@ function numberOrUndefined(value: unknown): number | undefined {
   return typeof value === "number" ? value : undefined;
 }
 
-/** Whether a container starts with an empty engine cache. */
+/** Returns whether a container starts with an empty engine cache. */
 function rebuildsEngines({ before, after }: ResourceChange, { change }: StackComparison): boolean {
   const [oldVolume, newVolume] = [
     volumeAt(before, engineCacheMount),
@@ -88,7 +88,7 @@ function rebuildsEngines({ before, after }: ResourceChange, { change }: StackCom
   return volumes.some(({ before: values }) => values?.name === oldVolume);
 }
 
-/** Whether this project's constructs declare a container, so that the contents of its mounts are known. */
+/** Returns whether this project's constructs declare a container, so that the contents of its mounts are known. */
 function isProjectContainer(container: Values): boolean {
   return labelOf(container, "clipstack.service") !== undefined;
 }

@@ -121,7 +121,7 @@ function isUnderstood(type: string, leaf: Path, value: unknown, after: Values): 
   return true;
 }
 
-/** Whether a one-shot container runs a role of this project's image, or changes the owner of a volume. */
+/** Returns whether a one-shot container runs a role of this project's image, or changes the owner of a volume. */
 function isOwnStep({ command, entrypoint }: Values): boolean {
   const words = Array.isArray(command) ? command : [];
   if (isUnset(entrypoint)) {

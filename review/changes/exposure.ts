@@ -133,7 +133,7 @@ const finders: Readonly<Partial<Record<ExaminedType, Finder>>> = {
   helm_release: (values, facts, address) => (isOnLoopback(facts, address) ? [] : ofRelease(values)),
 };
 
-/** Whether resources of a type can have exposures. */
+/** Returns whether resources of a type can have exposures. */
 export function canExpose(base: string): boolean {
   return Object.hasOwn(finders, base);
 }
@@ -145,7 +145,7 @@ function safe(value: unknown, format: RegExp): string {
   return format.test(String(value)) ? String(value) : hidden;
 }
 
-/** Whether kind maps the Service's NodePort to the loopback interface only. */
+/** Returns whether kind maps the Service's NodePort to the loopback interface only. */
 function isOnLoopback(facts: StackFacts, address: string): boolean {
   const service = facts.services.get(address);
   return (

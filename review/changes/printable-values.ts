@@ -1,6 +1,6 @@
 import type { Path } from "../input/change.ts";
 
-/** Whether an argument of a release is free text. */
+/** Returns whether an argument of a release is free text. */
 export function isFreeText(type: string, path: Path): boolean {
   if (type !== "helm_release") return false;
   const [first] = path;
@@ -15,7 +15,7 @@ const knownTypes =
 const plainFields =
   /(^|_)(name|type|size|class|region|zone|version|engine|mode|protocol|family|tier|sku|kind|image|ami|cidr|cidrs|port|ports|driver|algorithm|location|status|provider|namespace|length|format)(_blocks?)?$/i;
 const plainWord = /^[\w.:/+-]{1,100}$/;
-/** Whether a text without the name or form of a secret may be printed; unknown types may contain secrets anywhere. */
+/** Returns whether a text without the name or form of a secret may be printed; unknown types may contain secrets anywhere. */
 export function isPrintable(type: string, path: Path, text: string): boolean {
   if (/^(-?\d{1,12}(\.\d{1,6})?[a-zA-Z]{0,2}|true|false|)$/.test(text)) return true;
   const words = path.filter((step) => typeof step === "string");
@@ -35,12 +35,12 @@ export function lastName(path: Path): string {
   return String(path.filter((step) => typeof step === "string").at(-1) ?? "");
 }
 
-/** Whether a path is the content of an uploaded file. */
+/** Returns whether a path is the content of an uploaded file. */
 export function isFileContent(path: Path): boolean {
   return path[0] === "upload" && /^content/.test(lastName(path));
 }
 
-/** Whether a path is ConfigMap data, which may contain secrets. */
+/** Returns whether a path is ConfigMap data, which may contain secrets. */
 export function isConfigData(type: string, path: Path): boolean {
   if (/^kubernetes_config_map(_v1)?(_data)?$/.test(type))
     return /^(binary_)?data$/.test(String(path[0]));

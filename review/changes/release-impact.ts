@@ -92,12 +92,12 @@ function chartFiles(values: Values | undefined): unknown {
     : undefined;
 }
 
-/** Whether a component of this project's chart is enabled (default: true). */
+/** Returns whether a component of this project's chart is enabled (default: true). */
 function isEnabled(component: unknown): boolean {
   return !isObject(component) || component.enabled !== false;
 }
 
-/** Whether a component of this project's chart runs pods. */
+/** Returns whether a component of this project's chart runs pods. */
 function runsPods(component: unknown): boolean {
   if (!isObject(component) || component.enabled === false) return false;
   const isScaled = isObject(component.autoscaling) && component.autoscaling.enabled === true;
@@ -109,7 +109,7 @@ const podIndependentValues = new Set(
   "autoscaling replicas budget quota serviceMonitor networkPolicy".split(" "),
 );
 
-/** Whether an update changes only chart values that do not affect pods. */
+/** Returns whether an update changes only chart values that do not affect pods. */
 function keepsPods(before: Values | undefined, after: Values | undefined): boolean {
   const pods = (values: unknown): unknown =>
     isObject(values)
@@ -133,7 +133,7 @@ function keepsPods(before: Values | undefined, after: Values | undefined): boole
   );
 }
 
-/** Whether the only Triton pod must stop before its replacement gets a GPU. */
+/** Returns whether the only Triton pod must stop before its replacement gets a GPU. */
 function lacksSpareGpu(before: Values | undefined, after: Values | undefined): boolean {
   const [oldValues, newValues] = [before, after].map(
     (values) => chartDocuments(values?.values)?.triton,

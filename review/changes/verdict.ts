@@ -40,12 +40,12 @@ function isPlanningFailure(line: string): boolean {
   return line.startsWith("Planning failed");
 }
 
-/** Whether planning failed. */
+/** Returns whether planning failed. */
 export function planningFailed({ limitations }: StackReview): boolean {
   return limitations.some(isPlanningFailure);
 }
 
-/** Whether a stack alone would have a verdict other than safe. */
+/** Returns whether a stack alone would have a verdict other than safe. */
 export function needsAttention(review: StackReview): boolean {
   return [...blockers(review), ...attentionReasons(review)].some((line) => line !== "");
 }

@@ -46,7 +46,7 @@ function parseYaml(text: string): unknown {
   return document.toJS({ maxAliasCount: 50 });
 }
 
-/** Whether lists and maps are nested too deeply; iterative, because recursion could exhaust the stack. */
+/** Returns whether lists and maps are nested too deeply. It is iterative, because recursion could exhaust the stack. */
 function isDeep(tokens: readonly unknown[]): boolean {
   let level: readonly unknown[] = tokens;
   for (let depth = 0; level.length > 0; depth += 1) {

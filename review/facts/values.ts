@@ -57,7 +57,7 @@ export function isSet(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
-/** Whether a value is known only to Terraform: an expression, or unknown until the apply. */
+/** Returns whether a value is known only to Terraform: an expression, or unknown until the apply. */
 export function isUnknown({ after, unknown }: ResourceChange, ...path: Path): boolean {
   const value = at(after, ...path);
   if (typeof value === "string" && isExpression(value)) return true;
@@ -67,14 +67,14 @@ export function isUnknown({ after, unknown }: ResourceChange, ...path: Path): bo
   });
 }
 
-/** Whether a value is absent, and not just unknown until the apply. */
+/** Returns whether a value is absent, and not just unknown until the apply. */
 export function isMissing(resource: ResourceChange, ...path: Path): boolean {
   const value = at(resource.after, ...path);
   const empty = Array.isArray(value) && value.length === 0;
   return (!isSet(value) || empty) && !isUnknown(resource, ...path);
 }
 
-/** Whether a value is the name of a resource or an expression that refers to it. */
+/** Returns whether a value is the name of a resource or an expression that refers to it. */
 export function refersTo(value: unknown, resource: ResourceChange, name?: string): boolean {
   if (typeof value !== "string") return false;
   return isExpression(value)

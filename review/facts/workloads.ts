@@ -105,7 +105,7 @@ export function podContainers(pod: Values | undefined): readonly Values[] {
   return blocks(pod?.container);
 }
 
-/** Whether a value is the name of a Deployment, literally or by an expression. */
+/** Returns whether a value is the name of a Deployment, literally or by an expression. */
 export function namesDeployment(value: unknown, deployment: ResourceChange): boolean {
   const name = text(value);
   if (name !== undefined) return name === text(metadataOf(deployment).name);
@@ -128,7 +128,7 @@ export function podOwnersOf(change: StackChange): readonly ResourceChange[] {
   return kinds.flatMap((kind) => resourcesOf(change, `kubernetes_${kind}`));
 }
 
-/** Whether releases, manifests or unmanaged pods may provide pods that the review cannot examine. */
+/** Returns whether releases, manifests or unmanaged pods may provide pods that the review cannot examine. */
 export function mayHaveOtherPods(change: StackChange): boolean {
   const others = ["helm_release", "kubernetes_manifest", "kubernetes_pod"];
   return (

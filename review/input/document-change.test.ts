@@ -351,7 +351,7 @@ test.each([
   [
     "invalid JSON",
     "{",
-    "a/cdk.tf.json: must be JSON, got a text that ends too early, after 1 characters: copy or write it again",
+    "a/cdk.tf.json: must be JSON, got JSON truncated at character 1: copy or create the file again",
   ],
   ["a list", "[]", "a/cdk.tf.json: the document must be a map"],
 ])("fails for %s in one line", (_, text, message) => {

@@ -57,7 +57,7 @@ export function parseJson(text: string, fileName: string): unknown {
     const position = at === "0" ? "" : ` at character ${at}`;
     throw new ReviewError(
       Number(at) >= content.trimEnd().length - 1
-        ? `${fileName}: must be JSON, got a text that ends too early, after ${content.length} characters: copy or write it again`
+        ? `${fileName}: must be JSON, got JSON truncated at character ${content.length}: copy or create the file again`
         : `${fileName}: must be JSON, got invalid JSON${position}`,
     );
   }

@@ -187,7 +187,7 @@ describe("a truncated plan", () => {
   test("is rejected without quoting its content", () => {
     const message = messageOf(() => read(text.slice(0, text.indexOf("planted-secret") + 10)));
     expect(message).toMatch(
-      /^ReviewError: plan\.json: must be JSON, got a text that ends too early, after \d+ characters: copy or write it again$/,
+      /^ReviewError: plan\.json: must be JSON, got JSON truncated at character \d+: copy or create the file again$/,
     );
   });
 

@@ -127,7 +127,7 @@ export function scrubber(secrets: readonly string[]): (text: string) => string {
   };
 }
 
-/** Whether one of the sorted texts starts with a prefix. */
+/** Returns whether one of the sorted texts starts with a prefix. */
 function startsAny(sorted: readonly string[], prefix: string): boolean {
   let [low, high] = [0, sorted.length];
   while (low < high) {

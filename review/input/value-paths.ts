@@ -100,7 +100,7 @@ export function isUnset(value: unknown): boolean {
   );
 }
 
-/** Whether a value is unset, zero, or a map of such values, as which providers store unset attributes. */
+/** Returns whether a value is unset, zero, or a map of such values, as which providers store unset attributes. */
 export function hasNoContent(value: unknown): boolean {
   const isMap = isObject(value) && Object.values(value).every(hasNoContent);
   return isMap || value === 0 || isUnset(value);

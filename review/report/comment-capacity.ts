@@ -122,7 +122,10 @@ function transition(before: string, after: string): Text {
   return before === after ? [after] : [`${before} → `, { strong: after }];
 }
 
-/** Whether an environment is deployed; of two synthesized folders, only changed environments are known to be deployed. */
+/**
+ * Returns whether an environment is assumed to be deployed. If the review compares two synthesized folders instead of a plan,
+ * unchanged environments may not be deployed.
+ */
 function isDeployed({ source, changes }: StackReview): boolean {
   return source === "plan" || changes.length > 0;
 }

@@ -184,7 +184,7 @@ function identityOf({ type }: ResourceChange, values: ResourceChange["after"]): 
   return Object.values(own).some(isSet) ? `${type} ${canonical(own)}` : undefined;
 }
 
-/** Whether a resource is a deployment step, which can be recreated without impact. */
+/** Returns whether a resource is a deployment step, which can be recreated without impact. */
 function isDeploymentStep(type: string, values: NonNullable<ResourceChange["after"]>): boolean {
   if (type === "terraform_data") return !isSet(at(values.input, "portMappings"));
   return type === "null_resource" || (type === "docker_container" && isOneShot(values));

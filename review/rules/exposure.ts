@@ -41,7 +41,7 @@ function openPorts({ values }: ServiceContainer) {
   return publishedPorts(values).filter(({ ip }) => !isLoopback(ip));
 }
 
-/** Whether the settings of a container allow plain text. */
+/** Returns whether the settings of a container allow plain text. */
 function allowsPlaintext({ values }: ServiceContainer): boolean {
   return blocks(values.labels).some(
     ({ label, value }) => label === `clipstack.${plaintextLabel}` && value === "true",
@@ -255,7 +255,7 @@ export const exposureRules: readonly ReviewRule[] = [
   }),
 ];
 
-/** Whether all endpoints of the environment are on the loopback interface. */
+/** Returns whether all endpoints of the environment are on the loopback interface. */
 function onLoopback(change: StackChange): boolean {
   const endpoints = environmentOf(change)?.services.flatMap((service) => service.endpoints) ?? [];
   return (

@@ -242,7 +242,7 @@ interface ProbeTarget {
   readonly isReadiness: boolean;
 }
 
-/** Returns the request of a probe; `undefined` for a probe that only opens the port, because it shows nothing about a model. */
+/** Returns the request of a probe; `undefined` for a TCP probe, because an open port does not show that a model is ready. */
 function probeTargetOf(probe: Values | undefined): ProbeTarget | undefined {
   const path = text(at(probe, "http_get", "path"));
   if (path !== undefined) {

@@ -26,7 +26,7 @@ export function withChannelsOf(
   return { ...load, channels };
 }
 
-/** Maximum number of connections, which bounds the number of workers; absent: no maximum. */
+/** Maximum number of connections, which bounds the number of workers; `undefined` if there is no maximum. */
 export function connectionLimit({ channels }: LoadShape): number | undefined {
   return channels === "shared" ? 1 : channels === "new" ? undefined : channels;
 }

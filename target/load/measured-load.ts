@@ -17,7 +17,7 @@ export interface MeasureOptions {
   readonly warmupSeconds?: number;
   /** Maximum duration including the warm-up, in seconds. */
   readonly durationSeconds: number;
-  /** Number of worker processes; absent: as many as the rate requires, determined during the warm-up. */
+  /** Number of worker processes; if absent, as many as the rate requires, determined during the warm-up. */
   readonly workers?: number;
   /**
    * Priority of those processes.

@@ -52,7 +52,7 @@ interface ServicesSubject {
 /**
  * Opens the endpoints of running services.
  *
- * @param endpoints - Endpoints to open; absent: all.
+ * @param endpoints - Endpoints to open; if absent, all.
  * @throws {UserError} one line, if an endpoint does not respond.
  */
 export async function openServices(
@@ -113,7 +113,7 @@ export async function openServices(
   };
 }
 
-/** Returns whether an endpoint is among those to open; absent: all are. */
+/** Returns whether an endpoint is among those to open; without `endpoints`, all are. */
 export function isSelected(
   endpoint: EndpointName,
   endpoints: readonly EndpointName[] | undefined,

@@ -210,7 +210,7 @@ function withPayloadModels(
       return { ...instance, args };
     }
     notes.push(
-      `${name}: ${u8Model} and ${jpegModel} were added to its models; its container does not have them.`,
+      `${name}: the simulation also serves ${u8Model} and ${jpegModel}, which the container lacks.`,
     );
     return {
       ...instance,

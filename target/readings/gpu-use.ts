@@ -12,7 +12,7 @@ import {
 import { readMetrics } from "./instance-metrics.ts";
 import type { Metrics } from "./prometheus.ts";
 
-/** Readings of one GPU at one moment; absent: not reported. */
+/** Readings of one GPU at one moment. Readings that were not reported are absent. */
 export type GpuReading = { readonly id: string } & {
   readonly [Name in GpuReadingName]?: number;
 };

@@ -85,7 +85,7 @@ export function embedPath({ name }: Pick<ModelSpec, "name">): string {
   return `${embedPaths.embed}?${modelParameter}=${encodeURIComponent(name)}`;
 }
 
-/** URL and options of one request for a model; absent: the server's default. */
+/** URL and options of one request for a model; without `spec`, for the server's default model. */
 export function requestOf(
   url: string,
   encoding: EmbedEncoding,
@@ -109,7 +109,7 @@ export function requestOf(
   ];
 }
 
-/** URL and options of one request with texts for a model; absent: the server's default. */
+/** URL and options of one request with texts for a model; without `spec`, for the server's default model. */
 export function textRequestOf(
   url: string,
   texts: readonly string[],

@@ -39,7 +39,7 @@ export interface TargetEndpoint extends ModelTower {
   readonly controlUrl?: string;
   /** Header that its model control API requires; absent if none is required or the requirement is unknown. */
   readonly controlHeader?: RequiredHeader;
-  /** Processes on this machine behind it (local simulation only). */
+  /** Ids of the processes on this machine that serve the endpoint (local simulation only). */
   readonly pids: readonly number[];
 }
 

@@ -87,7 +87,7 @@ export const machineSubject = z.strictObject({
   node: z.string(),
   /** Frequency governor of the first core; absent if the kernel has none, as in most virtual machines. */
   governor: z.string().optional(),
-  /** Limits of this process's control group; absent: no limit. */
+  /** Limits of this process's control group; absent if it has none. */
   limits: z.strictObject({ cpus: z.number().optional(), memoryMiB: z.int().optional() }).optional(),
 });
 export type MachineSubject = z.infer<typeof machineSubject>;
