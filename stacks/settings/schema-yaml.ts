@@ -35,8 +35,12 @@ function valueLines(
   });
 }
 
-/** Returns whether any value inside an object has a default; otherwise the object is one value. */
-function hasDefaults({ properties = {} }: JsonSchema): boolean {
+/**
+ * Returns whether any value inside an object has a default. Otherwise, and if the object is optional but requires a value without a
+ * default, the object is one value.
+ */
+function hasDefaults({ properties = {}, required = [] }: JsonSchema): boolean {
+  if (required.some((key) => properties[key]?.default === undefined)) return false;
   return Object.values(properties).some(
     (value) => value.default !== undefined || hasDefaults(value),
   );
