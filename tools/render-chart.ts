@@ -33,6 +33,7 @@ import { embedPort, tritonPorts } from "../contract/ports.ts";
 import { printFields } from "../contract/print-model-config.ts";
 import { modelsFile } from "../contract/server/model-list.ts";
 import { modelRepositoryMount, type ServerEnvName } from "../contract/server/server-env.ts";
+import { ownedVariables } from "../contract/server/server-settings.ts";
 import { renderTritonCommand, restrictControl, tracingFlags } from "../contract/triton-flags.ts";
 import { kindsOf, type ModelKind, tritonModelName } from "../contract/triton-models.ts";
 import { firstStronglyTyped } from "../contract/triton-releases.ts";
@@ -144,27 +145,14 @@ const instancesMark = "# CHART-INSTANCES";
 const enginesMark = "CHART-ENGINES";
 
 /** Variables of the embed server that have chart values of their own. */
-const ownEnv = [
-  "BACKEND",
-  "EXECUTION_PROVIDER",
+const ownEnv: readonly ServerEnvName[] = [
+  ...(Object.keys(ownedVariables) as ServerEnvName[]).filter(
+    // certificates and metadata of Triton servers are mounted by the user; `tracing` sets OpenTelemetry's only with an endpoint
+    (name) => !/^(TRITON_TLS_|TRITON_METADATA_|OTEL_)/.test(name),
+  ),
   "INTRA_OP_THREADS",
-  "MODELS",
-  "MODELS_FILE",
-  "MODEL_REPOSITORY",
-  "TRITON_GRPC_URLS",
-  "TRITON_MODEL_KIND",
-  "HOST",
-  "PORT",
-  "API_KEY",
-  "API_KEYS_FILE",
-  "TLS_CERT_FILE",
-  "TLS_KEY_FILE",
-  "ALLOW_ANONYMOUS",
   "SHUTDOWN_GRACE_SECONDS",
-  // a pod's probes and Service speak HTTP
-  "TLS_CERT_FILE",
-  "TLS_KEY_FILE",
-] as const satisfies readonly ServerEnvName[];
+];
 
 /** Returns the name of a catalogue model, and the properties that the chart's templates need. */
 function catalogueEntry({ name, towers, embedding }: ModelSpec) {

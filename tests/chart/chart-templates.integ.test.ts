@@ -1104,6 +1104,14 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "embed.extraEnv must not set PORT: the chart does",
       ],
       [
+        "a variable of the tracing setting",
+        {
+          tracing: { endpoint: "http://collector:4318" },
+          embed: { extraEnv: [{ name: "OTEL_SERVICE_NAME", value: "mine" }] },
+        },
+        "embed.extraEnv must not set OTEL_SERVICE_NAME: the chart does",
+      ],
+      [
         "on a GPU for the Triton emulator",
         { triton: { enabled: true, server: "emulator" } },
         "triton.gpus must be 0 with triton.server emulator, which runs on the CPU, got 1",

@@ -68,7 +68,7 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- fail "embed.resourceClaimTemplate requires embed.backend onnxruntime and embed.accelerator gpu" -}}
 {{- end -}}
 {{- range $it := $v.embed.extraEnv -}}
-{{- if has $it.name $contract.ownEnv -}}
+{{- if or (has $it.name $contract.ownEnv) (and $v.tracing.endpoint (hasPrefix "OTEL_" $it.name)) -}}
 {{- fail (printf "embed.extraEnv must not set %s: the chart does" $it.name) -}}
 {{- end -}}
 {{- range $name, $_ := $v.embed.server -}}
