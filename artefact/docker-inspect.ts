@@ -25,6 +25,8 @@ export const inspectedContainer = z.object({
     /** `created`, `running`, `paused`, `restarting`, `removing`, `exited` or `dead`. */
     Status: z.string(),
     ExitCode: z.number(),
+    /** In the process namespace of the engine; 0 unless running. */
+    Pid: z.number().default(0),
     OOMKilled: z.boolean().default(false),
     Error: z.string().default(""),
     StartedAt: z.string(),
@@ -73,6 +75,8 @@ export const inspectedContainer = z.object({
     PublishAllPorts: z.boolean().default(false),
     /** Bytes; 0 means no limit. */
     Memory: z.number().default(0),
+    /** Bytes of memory and swap; -1 means no limit. */
+    MemorySwap: z.number().default(0),
     NanoCpus: z.number().default(0),
     ShmSize: z.number().default(0),
     Tmpfs: mapOf(z.string()),
@@ -95,7 +99,13 @@ export const inspectedContainer = z.object({
   NetworkSettings: z.object({
     /** Ports published now; empty unless the container is running. */
     Ports: mapOf(orEmpty(binding)),
-    Networks: mapOf(z.object({ Aliases: orEmpty(z.string()) })),
+    Networks: mapOf(
+      z.object({
+        Aliases: orEmpty(z.string()),
+        /** Requested address. */
+        IPAMConfig: z.object({ IPv4Address: z.string().optional() }).nullish(),
+      }),
+    ),
   }),
 });
 export type InspectedContainer = z.infer<typeof inspectedContainer>;

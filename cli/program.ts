@@ -41,6 +41,11 @@ const commands: Readonly<Record<string, CommandEntry>> = {
       "review a plan: actions, impact, cost and exposure, as a comment for a pull request",
     register: async (program) => (await import("./commands/review.ts")).registerReview(program),
   },
+  drill: {
+    description:
+      "drills on a Docker host: kill or freeze a server, fill its queue, memory or disk, corrupt a model file",
+    register: async (program) => (await import("./commands/drill.ts")).registerDrill(program),
+  },
   k8s: {
     description: "drills on a cluster: rolling update, autoscaler, PodDisruptionBudget, quota",
     register: async (program) => (await import("./commands/k8s.ts")).registerK8s(program),

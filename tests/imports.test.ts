@@ -404,7 +404,7 @@ const exceptions: Readonly<Record<string, readonly (number | string)[]>> = {
   "model-tools/samples/scenes.ts": [224],
   "stacks/settings/kind-settings.ts": [512],
   "verify/cluster/cluster-api.ts": [512],
-  "verify/drills/drill-load.ts": [512],
+  "verify/drills/cluster-run.ts": [512],
   // architectures by model
   "model-tools/generate/architectures.ts": ["openclip-vit-b32", "vit-b-32"],
   "model-tools/generate/text-architectures.ts": [512, "openclip-vit-b32"],

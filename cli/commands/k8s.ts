@@ -1,28 +1,26 @@
-import { mkdirSync } from "node:fs";
-import { join, relative, resolve } from "node:path";
+import { join } from "node:path";
 import type { Command } from "commander";
-import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { renderText } from "../../report/render/render-text.ts";
-import { recordText, reportName } from "../../report/save-reports.ts";
 import { readSamples } from "../../target/reference/reference.ts";
-import type { Drill, DrillOptions } from "../../verify/drills/drill.ts";
+import type { ClusterDrill, ClusterDrillOptions } from "../../verify/drills/cluster-run.ts";
 import type { DrillRecord } from "../../verify/drills/drill-record.ts";
-import { drillReport } from "../../verify/drills/drill-report.ts";
-import { drills } from "../../verify/drills/registry.ts";
-import { runDrill } from "../../verify/drills/run-drill.ts";
+import { clusterDrills } from "../../verify/drills/registry.ts";
+import { runClusterDrill } from "../../verify/drills/run-cluster-drill.ts";
 import { apiKeyVariable } from "../cluster/deployed-environments.ts";
 import { addTargetOptions, drillTarget, type TargetArguments } from "../cluster/drill-target.ts";
 import { registerManifests } from "../cluster/manifests.ts";
+import {
+  addDrillOutput,
+  type DrillOutput,
+  outputDrill,
+  sampleLimit,
+} from "../prepare/drill-output.ts";
 import { numberUpTo, wholeNumber } from "../shared/option-values.ts";
 import { project } from "../shared/project.ts";
-import { writeOutput } from "../shared/write-output.ts";
 
 /** Requests per second that two pods of kind-local sustain without triggering the autoscaler. */
 const defaultRate = 2;
 const defaultConcurrency = 8;
-
-const sampleLimit = 8;
 
 /**
  * Runs one drill on a Deployment with the project's sample images, and restores the cluster.
@@ -31,8 +29,8 @@ const sampleLimit = 8;
  * @throws {Interrupted} on SIGINT and SIGTERM.
  */
 async function drillCluster(
-  drill: Drill,
-  options: Omit<DrillOptions, "images" | "apiKey" | "repository">,
+  drill: ClusterDrill,
+  options: Omit<ClusterDrillOptions, "images" | "apiKey" | "repository">,
 ): Promise<DrillRecord> {
   const apiKey = process.env[apiKeyVariable]?.trim() || undefined;
   const { target } = options;
@@ -46,7 +44,7 @@ async function drillCluster(
       `--url must be set, because ${target.deployment} requires an API key and the API server does not forward it`,
     );
   }
-  return runDrill(drill, {
+  return runClusterDrill(drill, {
     ...options,
     repository: project,
     images: readSamples(join(project, "model-tools/samples"), sampleLimit),
@@ -54,12 +52,9 @@ async function drillCluster(
   });
 }
 
-interface DrillArguments extends TargetArguments {
+interface DrillArguments extends TargetArguments, DrillOutput {
   readonly rate: number;
   readonly concurrency: number;
-  readonly report: string;
-  readonly json?: true;
-  readonly output?: string;
 }
 
 /** Registers `clipstack k8s`: drills on a running cluster, and the manifests of an environment. */
@@ -73,11 +68,11 @@ Examples:
   $ npx clipstack k8s rollout
   $ npx clipstack k8s manifests kind-local | kubectl apply --server-side -f -`,
   );
-  for (const drill of Object.values(drills)) register(k8s, drill);
+  for (const drill of Object.values(clusterDrills)) register(k8s, drill);
   registerManifests(k8s);
 }
 
-function register(k8s: Command, drill: Drill): void {
+function register(k8s: Command, drill: ClusterDrill): void {
   const { name, question, help, loadOption } = drill;
   const command = addTargetOptions(
     k8s
@@ -96,10 +91,7 @@ function register(k8s: Command, drill: Drill): void {
       defaultConcurrency,
     );
   }
-  command
-    .option("--report <folder>", "folder for the record", join("bench", "reports"))
-    .option("--json", "print only the record, as JSON")
-    .option("--output <file>", "also write the record to a file")
+  addDrillOutput(command)
     .addHelpText(
       "after",
       `
@@ -118,44 +110,18 @@ Exit codes: 0 success, 1 a check failed, 2 usage or settings error, 130 interrup
 }
 
 async function run(
-  drill: Drill,
+  drill: ClusterDrill,
   environment: string | undefined,
   args: DrillArguments,
 ): Promise<void> {
   const target = drillTarget(environment, args);
-  const interrupt = onInterrupt();
-  try {
-    const record = await drillCluster(drill, {
+  await outputDrill(args, ({ signal }) =>
+    drillCluster(drill, {
       target,
       ratePerSecond: args.rate,
       concurrency: args.concurrency,
-      signal: interrupt.signal,
+      signal,
       onStep: (line) => console.error(line),
-    });
-    const folder = resolve(project, args.report);
-    const saved = saveDrillRecord(record, folder);
-    if (args.output !== undefined) writeOutput(args.output, recordText(record));
-    if (args.json) process.stdout.write(recordText(record));
-    else console.log(`\n${renderText(drillReport(record))}record: ${relative("", saved)}`);
-    process.exitCode = record.passed ? 0 : 1;
-  } catch (error) {
-    if (!(error instanceof Interrupted)) throw error;
-    console.error(`clipstack: interrupted; ${error.message}`);
-    process.exitCode = error.exitCode;
-  } finally {
-    interrupt.remove();
-  }
-}
-
-function saveDrillRecord(record: DrillRecord, folder: string): string {
-  const file = join(folder, `${reportName(record.startedAt, `drill-${record.drill}`)}.json`);
-  try {
-    mkdirSync(folder, { recursive: true });
-  } catch (error) {
-    throw new UserError(
-      `--report ${folder} cannot be created: ${(error as NodeJS.ErrnoException).code}`,
-    );
-  }
-  writeOutput(file, recordText(record), "--report");
-  return file;
+    }),
+  );
 }

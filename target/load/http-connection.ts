@@ -5,8 +5,27 @@ import type { Connection, ConnectionEvents, OpenConnection } from "./connection.
 
 type Request = Dispatcher.DispatchOptions;
 
-/** HTTP/1.1 with one request at a time on each connection. The body of a response is counted, not kept. */
-export function httpConnections(prepared: PreparedRequests, channels?: Channels): OpenConnection {
+/** Returns the code of a complete response to the request with this index; empty on success. */
+export type JudgeResponse = (
+  request: number,
+  response: {
+    readonly status: number;
+    /** Names and values alternate. */
+    readonly headers: readonly Buffer[];
+    readonly body: Buffer;
+  },
+) => string;
+
+/**
+ * HTTP/1.1 with one request at a time on each connection. The body of a response is counted, and kept only for `judge`.
+ *
+ * @param judge - Default: status 200 is a success.
+ */
+export function httpConnections(
+  prepared: PreparedRequests,
+  channels?: Channels,
+  judge?: JudgeResponse,
+): OpenConnection {
   const { path: socketPath, ...tls } = prepared.connect ?? {};
   const { origin } = new URL(prepared.url);
   const options: Client.Options = {
@@ -27,10 +46,11 @@ export function httpConnections(prepared: PreparedRequests, channels?: Channels)
     }),
   );
   if (typeof channels !== "number") {
-    return (events) => new HttpConnection(() => new Client(origin, options), requests, events);
+    return (events) =>
+      new HttpConnection(() => new Client(origin, options), requests, events, judge);
   }
   const pool = new Pool(origin, { ...options, connections: channels, pipelining: 1 });
-  return (events) => new HttpConnection(() => pool, requests, events, "shared");
+  return (events) => new HttpConnection(() => pool, requests, events, judge, "shared");
 }
 
 /**
@@ -52,6 +72,7 @@ class HttpConnection implements Connection {
     private readonly open: () => Client | Pool,
     private readonly requests: readonly Request[],
     private readonly events: ConnectionEvents,
+    private readonly judge: JudgeResponse | undefined,
     /** `shared`: other clients use the same pool, so that aborting a request must not close its connections. */
     private readonly use: "own" | "shared" = "own",
   ) {}
@@ -62,6 +83,8 @@ class HttpConnection implements Connection {
     const sentMs = performance.now();
     const wasUsed = this.#used;
     let [status, bytes] = [0, 0];
+    let headers: readonly Buffer[] = [];
+    const chunks: Buffer[] = [];
     const end = (emit: () => void) => {
       if (number !== this.#current || !this.#busy) return;
       this.#busy = false;
@@ -73,18 +96,23 @@ class HttpConnection implements Connection {
         if (number !== this.#current || !this.#busy) abort();
         else this.#abort = () => abort();
       },
-      onHeaders: (code) => {
+      onHeaders: (code, names) => {
         status = code;
+        headers = names;
         return true;
       },
       onData: (chunk) => {
         bytes += chunk.length;
+        if (this.judge !== undefined) chunks.push(chunk);
         return true;
       },
       onComplete: () =>
         end(() => {
           this.#used = true;
-          this.events.onAnswer(status === 200 ? "" : String(status), bytes);
+          const code =
+            this.judge?.(request, { status, headers, body: Buffer.concat(chunks) }) ??
+            (status === 200 ? "" : String(status));
+          this.events.onAnswer(code, bytes);
         }),
       onError: (error) =>
         end(() => {

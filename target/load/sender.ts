@@ -5,7 +5,7 @@ import { arrivals, shareOf } from "./arrivals.ts";
 import type { Channels } from "./channels.ts";
 import type { Connection, OpenConnection } from "./connection.ts";
 import { grpcConnections } from "./grpc-connection.ts";
-import { httpConnections } from "./http-connection.ts";
+import { httpConnections, type JudgeResponse } from "./http-connection.ts";
 import { clockMs, ownCodes, sampleWidth } from "./worker-messages.ts";
 
 export interface SenderOptions {
@@ -50,9 +50,15 @@ const initialSamples = 1_000;
  * Returns the function that opens connections for the requests' transport.
  *
  * @param channels - Default: one connection per outstanding request.
+ * @param judge - Judges HTTP responses.
  */
-export function connectionOpener(requests: PreparedRequests, channels?: Channels): OpenConnection {
-  return (requests.transport === "grpc" ? grpcConnections : httpConnections)(requests, channels);
+export function connectionOpener(
+  requests: PreparedRequests,
+  channels?: Channels,
+  judge?: JudgeResponse,
+): OpenConnection {
+  if (requests.transport === "grpc") return grpcConnections(requests, channels);
+  return httpConnections(requests, channels, judge);
 }
 
 export function createSender(options: SenderOptions): Sender {

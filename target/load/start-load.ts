@@ -1,5 +1,6 @@
 import type { LoadShape } from "../../contract/load-shape.ts";
 import type { PreparedRequests } from "../requests/prepared-requests.ts";
+import type { JudgeResponse } from "./http-connection.ts";
 import { addRows, type TimedSample } from "./samples.ts";
 import { connectionOpener, createSender, type SenderOptions } from "./sender.ts";
 import { clockMs } from "./worker-messages.ts";
@@ -22,11 +23,14 @@ export interface RunningLoad {
 export function startLoad(
   requests: PreparedRequests,
   load: LoadShape,
-  options: Pick<SenderOptions, "openLimit"> = {},
+  {
+    judge,
+    ...options
+  }: Pick<SenderOptions, "openLimit"> & { readonly judge?: JudgeResponse | undefined } = {},
 ): RunningLoad {
   const samples: TimedSample[] = [];
   const sender = createSender({
-    open: connectionOpener(requests, load.channels),
+    open: connectionOpener(requests, load.channels, judge),
     requests: requests.requests.length,
     load,
     index: 0,

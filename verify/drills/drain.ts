@@ -1,14 +1,14 @@
 import { type ClusterDisruptionBudget, isReady, selects } from "../../artefact/cluster-objects.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { ApiRejection } from "../cluster/cluster-api.ts";
-import type { Drill, DrillRun } from "./drill.ts";
+import type { ClusterDrill, ClusterRun } from "./cluster-run.ts";
 import { deadlineSeconds } from "./snapshot.ts";
 
 /** Time until the controller has updated the status of the PDB, in seconds. */
 const pdbSeconds = 30;
 
 /** Evicts pods one by one, as `kubectl drain` does: the PDB allows one eviction and rejects the next. */
-export const drainDrill: Drill = {
+export const drainDrill: ClusterDrill = {
   name: "drain",
   question:
     "Does the PodDisruptionBudget allow one eviction and reject the next, with no request lost?",
@@ -54,7 +54,7 @@ Deployment replaces the evicted pod.`,
   // no `restore`: the Deployment replaces the evicted pod
 };
 
-async function evictAll(run: DrillRun): Promise<void> {
+async function evictAll(run: ClusterRun): Promise<void> {
   const { pods } = await run.observe();
   const pdb = await pdbOf(run);
   run.step(`PDB '${pdb?.metadata.name}': ${pdbText(pdb)}`);
@@ -81,7 +81,7 @@ async function evictAll(run: DrillRun): Promise<void> {
 }
 
 /** Evicts a pod, and returns the API server's rejection, if any. */
-async function evict(run: DrillRun, pod: string): Promise<ApiRejection | undefined> {
+async function evict(run: ClusterRun, pod: string): Promise<ApiRejection | undefined> {
   const { namespace } = run.target;
   run.signal.throwIfAborted();
   try {
@@ -99,7 +99,7 @@ async function evict(run: DrillRun, pod: string): Promise<ApiRejection | undefin
   }
 }
 
-async function pdbOf(run: DrillRun): Promise<ClusterDisruptionBudget | undefined> {
+async function pdbOf(run: ClusterRun): Promise<ClusterDisruptionBudget | undefined> {
   const pdbs = await run.api.list<ClusterDisruptionBudget>(
     run.path("policy/v1", "poddisruptionbudgets"),
   );

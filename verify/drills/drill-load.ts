@@ -1,16 +1,17 @@
-import { type ClusterService, selects } from "../../artefact/cluster-objects.ts";
-import { podPortNames } from "../../contract/pods.ts";
 import { UserError } from "../../contract/user-error.ts";
+import type { JudgeResponse } from "../../target/load/http-connection.ts";
 import { describeLatency, sortedLatencies } from "../../target/load/latency.ts";
 import { countCodes, isGood, type TimedSample } from "../../target/load/samples.ts";
 import { type RunningLoad, startLoad } from "../../target/load/start-load.ts";
 import { clockMs } from "../../target/load/worker-messages.ts";
-import { type EncodedImage, requestOf } from "../../target/requests/embed-requests.ts";
-import { type HttpClient, openHttpClient, reason } from "../../target/requests/http-client.ts";
+import { parityLimits } from "../../target/reference/parity.ts";
+import { type EncodedImage, rows } from "../../target/requests/embed-requests.ts";
+import { reason } from "../../target/requests/http-client.ts";
 import { prepareEmbedRequests } from "../../target/requests/prepare.ts";
-import { type ClusterApi, namespacedPath, type ServiceRoute } from "../cluster/cluster-api.ts";
+import type { PreparedRequests } from "../../target/requests/prepared-requests.ts";
+import { cosine } from "../../target/stats/statistics.ts";
+import type { ServiceRoute } from "../cluster/cluster-api.ts";
 import type { DrillRecord, PhaseLoad } from "./drill-record.ts";
-import type { DrillTarget, Snapshot } from "./snapshot.ts";
 
 /** Rate or number of clients of a load. Each client sends its next request after the previous response. */
 export type Pace =
@@ -21,22 +22,27 @@ export type Pace =
 const openLimit = 500;
 const responseMs = 30_000;
 
-type Route = Pick<ServiceRoute, "url" | "http"> & Partial<ServiceRoute>;
+const wrongEmbedding = "wrong embedding";
+const cleanRejection = /^(429|503) with Retry-After$/;
+
+/** Address of the service. */
+export type Route = Pick<ServiceRoute, "url" | "http"> & Partial<ServiceRoute>;
 
 /** Requests of a drill, and their results in each phase. */
 export class DrillLoad {
   #route: Route | undefined;
   #url = "";
+  #judge: JudgeResponse | undefined;
   #running: { readonly load: RunningLoad; readonly pace: Pace } | undefined;
   readonly #ended: { readonly samples: readonly TimedSample[]; readonly pace: Pace }[] = [];
   readonly #phases: { readonly name: string; readonly fromMs: number; toMs?: number }[] = [];
 
   constructor(
-    private readonly api: ClusterApi,
-    private readonly target: DrillTarget,
-    private readonly before: Snapshot,
+    private readonly open: () => Promise<Route>,
     private readonly images: readonly EncodedImage[],
     private readonly apiKey: string | undefined,
+    /** Whether each embedding is compared with the one before the drill, and a rejection with `Retry-After` is not a failure. */
+    private readonly comparesAnswers = false,
   ) {}
 
   /**
@@ -47,11 +53,12 @@ export class DrillLoad {
   async start(pace: Pace, signal: AbortSignal): Promise<void> {
     await this.#stop(signal);
     if (this.#route === undefined) {
-      this.#route = await this.#open();
-      await requireResponse(this.#route, this.images, signal);
+      this.#route = await this.open();
+      this.#url = this.#route.url;
     }
     const { url, headers, connect } = this.#route;
     const requests = await prepareEmbedRequests({ url, apiKey: this.apiKey }, this.images);
+    if (this.idle) await this.#requireResponses(this.#route, requests, signal);
     const load = startLoad(
       {
         ...requests,
@@ -62,7 +69,7 @@ export class DrillLoad {
       pace.kind === "closed loop"
         ? pace
         : { kind: "open loop", arrivals: "constant", ratePerSecond: pace.ratePerSecond, seed: 0 },
-      { openLimit },
+      { openLimit, judge: this.#judge },
     );
     this.#running = { load, pace };
   }
@@ -118,13 +125,20 @@ export class DrillLoad {
     );
     const seconds = spans.reduce((sum, { fromMs, toMs = now }) => sum + toMs - fromMs, 0) / 1_000;
     const good = samples.filter(isGood);
+    const rejected = samples.filter(({ code }) => cleanRejection.test(code));
     const { latencyMs } = describeLatency(sortedLatencies(good));
+    const [span] = spans;
     return {
       phase,
       seconds: Math.round(seconds * 10) / 10,
       requests: samples.length,
-      failed: samples.length - good.length,
-      errors: countCodes(samples),
+      failed: samples.length - good.length - rejected.length,
+      errors: countCodes(samples.filter((sample) => !rejected.includes(sample))),
+      ...(this.comparesAnswers &&
+        span && {
+          rejected: countCodes(rejected),
+          ...interruption(samples, span.fromMs, span.toMs ?? now),
+        }),
       latencyMs: latencyMs && {
         samples: good.length,
         p50: latencyMs.p50,
@@ -134,6 +148,31 @@ export class DrillLoad {
         p99Reliable: latencyMs.p99Reliable,
       },
     };
+  }
+
+  /** Sends requests before any change, because a service that fails when idle cannot be drilled. */
+  async #requireResponses(
+    { http, headers }: Route,
+    { url, path, headers: common, requests }: PreparedRequests,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const references: Buffer[] = [];
+    for (const { headers: own, body } of this.comparesAnswers ? requests : requests.slice(0, 1)) {
+      const options = { headers: { ...headers, ...common, ...own }, body, timeoutMs: responseMs };
+      const response = await http
+        .send(`${url}${path}`, { ...options, signal })
+        .catch((error: unknown) => {
+          throw new UserError(`${this.#url} does not respond: ${reason(error)}`);
+        });
+      if (response.status !== 200) {
+        const text = response.body.toString("utf8").slice(0, 200);
+        throw new UserError(
+          `${url}${path} must respond with status 200, got ${response.status}: ${text}`,
+        );
+      }
+      references.push(response.body);
+    }
+    if (this.comparesAnswers) this.#judge = judgeBy(references);
   }
 
   #endPhase(): void {
@@ -148,54 +187,48 @@ export class DrillLoad {
     await running.load.stop(signal);
     this.#ended.push({ samples: running.load.samples, pace: running.pace });
   }
-
-  async #open(): Promise<Route> {
-    const { url, namespace, deployment, service } = this.target;
-    const { apiKey } = this;
-    if (url !== undefined) {
-      this.#url = url;
-      const bearer = apiKey === undefined ? undefined : { origin: url, key: apiKey };
-      return { url, http: openHttpClient(512, bearer, { closeAfterResponse: true }) };
-    }
-    const named = service ?? (await this.#service());
-    if (named === undefined) {
-      throw new UserError(
-        `namespace '${namespace}' has no Service that selects the pods of Deployment '${deployment}'`,
-      );
-    }
-    const route = await this.api.openService(namespace, named.name, named.port);
-    this.#url = route.url;
-    return route;
-  }
-
-  /** The first Service that selects the pods. */
-  async #service(): Promise<DrillTarget["service"]> {
-    const path = namespacedPath(this.target.namespace, "v1", "services");
-    const labels = this.before.pods[0]?.metadata.labels;
-    const own = (await this.api.list<ClusterService>(path)).find(({ spec }) =>
-      selects(spec.selector, labels),
-    );
-    const ports = own?.spec.ports ?? [];
-    const port = ports.find(({ name }) => name === podPortNames.http) ?? ports[0];
-    return own && port && { name: own.metadata.name, port: port.port };
-  }
 }
 
-/** Sends one request before any change, because a service that fails when idle cannot be drilled. */
-async function requireResponse(
-  { http, url }: { readonly http: HttpClient; readonly url: string },
-  images: readonly EncodedImage[],
-  signal: AbortSignal,
-): Promise<void> {
-  const [address, request] = requestOf(url, "raw", images.slice(0, 1));
-  const response = await http
-    .send(address, { ...request, timeoutMs: responseMs, signal })
-    .catch((error: unknown) => {
-      throw new UserError(`${url} does not respond: ${reason(error)}`);
-    });
-  if (response.status === 200) return;
-  const body = response.body.toString("utf8").slice(0, 200);
-  throw new UserError(`${address} must respond with status 200, got ${response.status}: ${body}`);
+/** Longest time without a successful response, and time until the last unsuccessful request had ended. */
+export function interruption(
+  samples: readonly TimedSample[],
+  fromMs: number,
+  toMs: number,
+): Required<Pick<PhaseLoad, "longestGapMs" | "disturbedSeconds">> {
+  const responses = samples.filter(isGood).map(({ doneMs }) => Math.min(doneMs, toMs));
+  const times = [fromMs, ...responses.sort((a, b) => a - b), toMs];
+  const gaps = times.slice(1).map((time, i) => time - times[i]!);
+  const unsuccessful = samples.filter((sample) => !isGood(sample));
+  const disturbedMs = Math.max(0, ...unsuccessful.map(({ doneMs }) => doneMs - fromMs));
+  return {
+    longestGapMs: Math.round(Math.max(...gaps)),
+    disturbedSeconds: Math.round(disturbedMs / 100) / 10,
+  };
+}
+
+/**
+ * Judges a response by the embedding of the same image before the drill, and tells rejections that a client may retry from failures.
+ *
+ * @param references - Bodies with float32 rows, by request.
+ */
+export function judgeBy(references: readonly Buffer[]): JudgeResponse {
+  return (request, { status, headers, body }) => {
+    if (status === 200) return isSameEmbedding(references[request], body) ? "" : wrongEmbedding;
+    const hasRetryAfter = headers.some(
+      (name, i) => i % 2 === 0 && name.toString("latin1").toLowerCase() === "retry-after",
+    );
+    const code = `${status} with Retry-After`;
+    return hasRetryAfter && cleanRejection.test(code) ? code : String(status);
+  };
+}
+
+/** Compares directions only, because the order of additions in a batch changes the last digits. */
+function isSameEmbedding(reference: Buffer | undefined, body: Buffer): boolean {
+  if (reference === undefined || body.length !== reference.length) return false;
+  const [expected, got] = [reference, body].map(
+    (it) => rows(it, it.length / Float32Array.BYTES_PER_ELEMENT)[0]!,
+  );
+  return cosine(expected!, got!) >= parityLimits.cosineAtLeast;
 }
 
 /** Number of failed requests by code; empty if none failed. */

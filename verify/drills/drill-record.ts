@@ -10,9 +10,20 @@ import { machineSubject } from "../../target/subject/subject.ts";
 /** Incremented when a field changes meaning. */
 export const drillRecordSchemaVersion = 2;
 
-/** Names of the drills; `registry.ts` has a drill for each. */
-export const drillNames = ["rollout", "scale", "drain", "quota"] as const;
-export type DrillName = (typeof drillNames)[number];
+/** Names of the drills on a cluster and on a Docker host; `registry.ts` has a drill for each. */
+export const clusterDrillNames = ["rollout", "scale", "drain", "quota"] as const;
+export const hostDrillNames = [
+  "kill",
+  "freeze",
+  "network",
+  "queue",
+  "memory",
+  "disk",
+  "model",
+] as const;
+export type ClusterDrillName = (typeof clusterDrillNames)[number];
+export type HostDrillName = (typeof hostDrillNames)[number];
+export type DrillName = ClusterDrillName | HostDrillName;
 
 const latency = z.strictObject({
   /** Number of successful requests, the only ones in the percentiles. */
@@ -31,6 +42,12 @@ export const phaseLoad = z.strictObject({
   seconds: z.number().min(0),
   requests: z.int().min(0),
   failed: z.int().min(0),
+  /** Requests that received 429 or 503 with `Retry-After`, by status; they count as failed only on a cluster. */
+  rejected: z.record(z.string(), z.int().min(1)).optional(),
+  /** Longest time within the phase without a successful response. */
+  longestGapMs: z.number().min(0).optional(),
+  /** Time from the start of the phase until its last request without a successful response had ended; 0 if every request succeeded. */
+  disturbedSeconds: z.number().min(0).optional(),
   /** Failed requests by code. */
   errors: z.record(z.string(), z.int().min(1)),
   latencyMs: latency.optional(),
@@ -59,41 +76,65 @@ export const replicaPoint = z.strictObject({
 });
 export type ReplicaPoint = z.infer<typeof replicaPoint>;
 
+/** Commit and machine from which the drill ran. */
+const measuredBy = {
+  commit: z.string().optional(),
+  /** Whether the working tree differed from the commit. */
+  dirty: z.boolean().optional(),
+  machine: machineSubject,
+};
+
+/** Deployment on a cluster. */
+const clusterSubject = z.strictObject({
+  /** Name of the environment; absent if the cluster was selected by options. */
+  environment: z.string().optional(),
+  cluster: z.strictObject({
+    context: z.string(),
+    version: z.string(),
+    nodes: z.array(
+      z.strictObject({
+        name: z.string(),
+        kubelet: z.string(),
+        os: z.string(),
+        cpu: z.string(),
+        memory: z.string(),
+      }),
+    ),
+  }),
+  namespace: z.string(),
+  deployment: z.string(),
+  /** Image name in the Deployment. */
+  image: z.string(),
+  /** Image id reported by the container runtime of a pod. */
+  imageId: z.string(),
+});
+export type ClusterSubject = z.infer<typeof clusterSubject>;
+
+/** Environment on a Docker host. */
+const hostSubject = z.strictObject({
+  environment: z.string(),
+  /** Docker endpoint of the host. */
+  host: z.string(),
+  /** Version of the Docker engine. */
+  engine: z.string(),
+  /** Service of the environment that was disturbed. */
+  service: z.string(),
+  containers: z.array(z.strictObject({ name: z.string(), imageId: z.string() })),
+});
+export type HostSubject = z.infer<typeof hostSubject>;
+
 export const drillRecord = z.strictObject({
   schema: z.literal(drillRecordSchemaVersion),
   kind: z.literal("drill"),
-  drill: z.enum(drillNames),
+  drill: z.enum([...clusterDrillNames, ...hostDrillNames]),
   /** UTC, ISO 8601. */
   startedAt: z.iso.datetime(),
   finishedAt: z.iso.datetime(),
   /** Deployment under test. */
-  subject: z.strictObject({
-    commit: z.string().optional(),
-    /** Whether the working tree differed from the commit. */
-    dirty: z.boolean().optional(),
-    machine: machineSubject,
-    /** Name of the environment; absent if the cluster was selected by options. */
-    environment: z.string().optional(),
-    cluster: z.strictObject({
-      context: z.string(),
-      version: z.string(),
-      nodes: z.array(
-        z.strictObject({
-          name: z.string(),
-          kubelet: z.string(),
-          os: z.string(),
-          cpu: z.string(),
-          memory: z.string(),
-        }),
-      ),
-    }),
-    namespace: z.string(),
-    deployment: z.string(),
-    /** Image name in the Deployment. */
-    image: z.string(),
-    /** Image id reported by the container runtime of a pod. */
-    imageId: z.string(),
-  }),
+  subject: z.union([
+    z.strictObject({ ...measuredBy, ...clusterSubject.shape }),
+    z.strictObject({ ...measuredBy, ...hostSubject.shape }),
+  ]),
   /** Absent if the drill sends no requests. */
   load: z
     .strictObject({

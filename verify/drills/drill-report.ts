@@ -1,6 +1,7 @@
 import {
   commitText,
   errorsText,
+  type Field,
   longField,
   newSection,
   numberField,
@@ -12,35 +13,57 @@ import {
   whenText,
 } from "../../report/document/document.ts";
 import { counted, formatMs } from "../../report/document/number-format.ts";
-import type { DrillRecord } from "./drill-record.ts";
-import { drills } from "./registry.ts";
+import type { DrillRecord, PhaseLoad } from "./drill-record.ts";
+import { questionOf } from "./registry.ts";
 
-/** Report of a drill on a cluster. */
+/** Report of a drill. */
 export function drillReport(record: DrillRecord): Report {
   const { subject, checks, drill } = record;
-  const { cluster, namespace, deployment, image, imageId } = subject;
+  const { facts, imageIds } = deploymentFacts(subject);
   const failed = checks.filter(({ passed }) => !passed);
-  const nodes = cluster.nodes.map(({ name, cpu, memory }) => `${name} (${cpu} CPU, ${memory})`);
   const total = counted(checks.length, "check");
   return {
     title: `Drill ${drill}`,
     verdict: failed.length === 0 ? `${total} passed` : `${failed.length} of ${total} failed`,
     tone: failed.length === 0 ? "good" : "bad",
-    facts: [
-      ["Deployment", `${namespace}/${deployment}`],
-      ["Cluster", `${cluster.context}, Kubernetes ${cluster.version}`],
-      ...(nodes.length === 0 ? [] : [["Nodes", nodes.join(", ")] as const]),
-      ["Image", image],
-      ["When", whenText(record)],
-    ],
+    facts: [...facts, ["When", whenText(record)]],
     failures: failed.map(({ claim, message }) => ({ title: claim, text: message })),
     caveats: [],
     summary: [checkSection(record), ...loadSections(record), ...replicaSections(record)],
     sections: [],
     subject: [
       ["Commit", commitText(subject)],
-      ["Image id", imageId],
+      ["Image id", imageIds.join(", ")],
       ["Record", `schema ${record.schema}, ${record.kind}`],
+    ],
+  };
+}
+
+function deploymentFacts(subject: DrillRecord["subject"]): {
+  readonly facts: Report["facts"];
+  readonly imageIds: readonly string[];
+} {
+  if ("host" in subject) {
+    const { environment, service, host, engine, containers } = subject;
+    const imageIds = [...new Set(containers.map(({ imageId }) => imageId))];
+    return {
+      imageIds,
+      facts: [
+        ["Environment", environment],
+        ["Service", service],
+        ["Host", `${host}, Docker ${engine}`],
+      ],
+    };
+  }
+  const { cluster, namespace, deployment, image, imageId } = subject;
+  const nodes = cluster.nodes.map(({ name, cpu, memory }) => `${name} (${cpu} CPU, ${memory})`);
+  return {
+    imageIds: [imageId],
+    facts: [
+      ["Deployment", `${namespace}/${deployment}`],
+      ["Cluster", `${cluster.context}, Kubernetes ${cluster.version}`],
+      ...(nodes.length === 0 ? [] : [["Nodes", nodes.join(", ")] as const]),
+      ["Image", image],
     ],
   };
 }
@@ -54,7 +77,7 @@ function checkSection({ drill, checks }: DrillRecord): Section {
     textField("check", ({ claim }) => claim),
     longField("finding", ({ message }) => message),
   ]);
-  return newSection("checks", "Checks", { answer: [drills[drill].question], tables: [table] });
+  return newSection("checks", "Checks", { answer: [questionOf(drill)], tables: [table] });
 }
 
 function loadSections({ load }: DrillRecord): readonly Section[] {
@@ -79,6 +102,7 @@ function loadSections({ load }: DrillRecord): readonly Section[] {
       ({ failed }) => (failed > 0 ? { tone: "bad" } : {}),
     ),
     textField("errors", ({ errors }) => errorsText(errors)),
+    ...(load.phases.some(({ rejected }) => rejected !== undefined) ? hostFields : []),
     numberField("p50 ms", ({ latencyMs }) => latencyMs?.p50, formatMs),
     numberField("p95 ms", ({ latencyMs }) => latencyMs?.p95, formatMs),
     p99Field(({ latencyMs }) => latencyMs),
@@ -88,6 +112,13 @@ function loadSections({ load }: DrillRecord): readonly Section[] {
   const answer = `${rate}, a new connection for each request, to ${urlText(load.url)}`;
   return [newSection("load", "Load", { answer: [answer], tables: [table] })];
 }
+
+/** Columns of a drill on a Docker host. */
+const hostFields: readonly Field<PhaseLoad>[] = [
+  textField("rejected", ({ rejected = {} }) => errorsText(rejected)),
+  numberField("longest gap ms", ({ longestGapMs }) => longestGapMs, formatMs),
+  numberField("disturbed s", ({ disturbedSeconds }) => disturbedSeconds, String),
+];
 
 /** A Service without an external address is reached through the API server. */
 function urlText(url: string): string {

@@ -7,7 +7,7 @@ import type {
 import { quantity } from "../../contract/quantity.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { ApiRejection } from "../cluster/cluster-api.ts";
-import type { Drill, DrillRun } from "./drill.ts";
+import type { ClusterDrill, ClusterRun } from "./cluster-run.ts";
 
 /** Label of the pods of this drill. None of them is ever started. */
 const drillLabel = "clipstack.dev/drill";
@@ -32,7 +32,7 @@ function countedBy(name: string) {
 const small = { cpu: 0.01, memory: 16 * 2 ** 20 } as const;
 
 /** Pods that exceed the rest of the ResourceQuota are rejected, and a pod that fits is accepted. */
-export const quotaDrill: Drill = {
+export const quotaDrill: ClusterDrill = {
   name: "quota",
   question: "Does the API server reject pods that exceed the ResourceQuota?",
   help: `Creates pods that exceed the CPU, memory or GPUs left in the ResourceQuota. No such pod is ever started.`,
@@ -57,7 +57,7 @@ export const quotaDrill: Drill = {
   },
 };
 
-async function createPods(run: DrillRun): Promise<void> {
+async function createPods(run: ClusterRun): Promise<void> {
   const pods = await podIds(run);
   const quota = await quotaOf(run);
   if (quota === undefined) return;
@@ -87,7 +87,7 @@ async function createPods(run: DrillRun): Promise<void> {
 }
 
 /** Sorted uids of the pods that the quota counts; an autoscaler may change them at any time. */
-async function podIds(run: DrillRun): Promise<readonly string[]> {
+async function podIds(run: ClusterRun): Promise<readonly string[]> {
   const pods = await run.api.list<ClusterPod>(run.path("v1", "pods"));
   return pods.map(({ metadata }) => metadata.uid).sort();
 }
@@ -96,13 +96,13 @@ function namesOf({ status }: ClusterQuota): readonly string[] {
   return Object.keys(status?.hard ?? {}).filter((name) => countedBy(name) !== undefined);
 }
 
-async function quotaOf(run: DrillRun): Promise<ClusterQuota | undefined> {
+async function quotaOf(run: ClusterRun): Promise<ClusterQuota | undefined> {
   const quotas = await run.api.list<ClusterQuota>(run.path("v1", "resourcequotas"));
   return quotas.find((quota) => namesOf(quota).length > 0);
 }
 
 /** Maximum of each resource per container, from the LimitRanges of the namespace. */
-async function largestContainer(run: DrillRun): Promise<Readonly<Record<string, number>>> {
+async function largestContainer(run: ClusterRun): Promise<Readonly<Record<string, number>>> {
   const ranges = await run.api.list<ClusterLimitRange>(run.path("v1", "limitranges"));
   const max: Record<string, number> = {};
   for (const { type, max: maximum } of ranges.flatMap(({ spec }) => spec.limits)) {
@@ -115,7 +115,7 @@ async function largestContainer(run: DrillRun): Promise<Readonly<Record<string, 
 }
 
 /** Checks, as a dry run, that a small pod is accepted, so that the other pods are rejected for their size only. */
-async function createFittingPod(run: DrillRun): Promise<void> {
+async function createFittingPod(run: ClusterRun): Promise<void> {
   try {
     await run.post(
       `${run.path("v1", "pods")}?dryRun=All`,
@@ -129,7 +129,7 @@ async function createFittingPod(run: DrillRun): Promise<void> {
 }
 
 async function createExcessivePod(
-  run: DrillRun,
+  run: ClusterRun,
   name: string,
   available: number,
   max: Readonly<Record<string, number>>,
@@ -198,7 +198,7 @@ function container(
 }
 
 /** Pod that every Pod Security Standard allows and no scheduler starts. */
-function podOf(run: DrillRun, name: string, containers: readonly object[]): object {
+function podOf(run: ClusterRun, name: string, containers: readonly object[]): object {
   return {
     apiVersion: "v1",
     kind: "Pod",

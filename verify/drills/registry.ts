@@ -1,14 +1,38 @@
+import type { ClusterDrill } from "./cluster-run.ts";
+import { diskDrill } from "./disk.ts";
 import { drainDrill } from "./drain.ts";
-import type { Drill } from "./drill.ts";
-import type { DrillName } from "./drill-record.ts";
+import type { ClusterDrillName, DrillName, HostDrillName } from "./drill-record.ts";
+import { freezeDrill } from "./freeze.ts";
+import type { HostDrill } from "./host-run.ts";
+import { killDrill } from "./kill.ts";
+import { memoryDrill } from "./memory.ts";
+import { modelDrill } from "./model.ts";
+import { networkDrill } from "./network.ts";
+import { queueDrill } from "./queue.ts";
 import { quotaDrill } from "./quota.ts";
 import { rolloutDrill } from "./rollout.ts";
 import { scaleDrill } from "./scale.ts";
 
-/** All drills, in the order of the help. */
-export const drills: Readonly<Record<DrillName, Drill>> = {
+/** Drills on a cluster, in the order of the help. */
+export const clusterDrills: Readonly<Record<ClusterDrillName, ClusterDrill>> = {
   rollout: rolloutDrill,
   scale: scaleDrill,
   drain: drainDrill,
   quota: quotaDrill,
 };
+
+/** Drills on a Docker host, in the order of the help. */
+export const hostDrills: Readonly<Record<HostDrillName, HostDrill>> = {
+  kill: killDrill,
+  freeze: freezeDrill,
+  network: networkDrill,
+  queue: queueDrill,
+  memory: memoryDrill,
+  disk: diskDrill,
+  model: modelDrill,
+};
+
+/** Question that a drill answers. */
+export function questionOf(name: DrillName): string {
+  return { ...clusterDrills, ...hostDrills }[name].question;
+}

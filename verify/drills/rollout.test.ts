@@ -9,7 +9,7 @@ import { startClipstack } from "../../cli/test-programs.ts";
 import { type DeploymentFaults, deploymentCluster } from "../cluster/test-deployment-cluster.ts";
 import { kubectlDeployment } from "../test-kubectl.ts";
 import { maxUnavailablePods, rolloutDrill } from "./rollout.ts";
-import { runDrill } from "./run-drill.ts";
+import { runClusterDrill } from "./run-cluster-drill.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-rollout-"));
 const closers: (() => void)[] = [];
@@ -47,7 +47,7 @@ function rollout(
 ) {
   const { name: deployment, namespace } = kubectlDeployment.metadata;
   const controller = new AbortController();
-  return runDrill(rolloutDrill, {
+  return runClusterDrill(rolloutDrill, {
     target: { access: { kubeconfig }, namespace, deployment, url },
     images: [{ bytes: new Uint8Array([1]), contentType: "image/jpeg" }],
     // the drills of this file run concurrently

@@ -6,7 +6,7 @@ import {
   rolloutProblem,
 } from "../../artefact/cluster-objects.ts";
 import { templateHashLabel } from "../../contract/pods.ts";
-import type { Drill, DrillRun } from "./drill.ts";
+import type { ClusterDrill, ClusterRun } from "./cluster-run.ts";
 import { deadlineSeconds, type Snapshot } from "./snapshot.ts";
 
 /** Tag that does not exist in any registry; `imagePullPolicy: Never` prevents a pull. */
@@ -24,7 +24,7 @@ const createdRevisions = 2;
  * A rollout blocked by a missing image, then a rolling update and a rollback, all under load. The order matters, because the next
  * `kubectl rollout undo` goes to the revision before the last one.
  */
-export const rolloutDrill: Drill = {
+export const rolloutDrill: ClusterDrill = {
   name: "rollout",
   question:
     "Is every request answered while pods are replaced, and does a bad image stop the rollout?",
@@ -88,13 +88,13 @@ pod, and rolls back. Existing revisions remain available for a rollback.`,
 
 const revisionAnnotation = "deployment.kubernetes.io/revision";
 
-async function restart(run: DrillRun): Promise<void> {
+async function restart(run: ClusterRun): Promise<void> {
   const annotations = { "kubectl.kubernetes.io/restartedAt": new Date().toISOString() };
   await run.patch("strategic-merge", { spec: { template: { metadata: { annotations } } } });
 }
 
 /** Rolls back to the template of the previous revision, as `kubectl rollout undo` does. */
-async function undo(run: DrillRun): Promise<void> {
+async function undo(run: ClusterRun): Promise<void> {
   const { replicaSets } = await run.observe();
   const revisionOf = ({ metadata }: (typeof replicaSets)[number]) =>
     Number(metadata.annotations?.[revisionAnnotation] ?? 0);
@@ -113,7 +113,7 @@ async function undo(run: DrillRun): Promise<void> {
  * Restores the owners of the Deployment's fields. A patch takes over the fields that it sets, and the next server-side apply would
  * conflict. Owners of subresources (status, scale) are kept as they are now, because controllers update them concurrently.
  */
-async function restoreFieldOwners(run: DrillRun): Promise<void> {
+async function restoreFieldOwners(run: ClusterRun): Promise<void> {
   const { deployment } = await run.observe();
   const { managedFields = [] } = deployment.metadata;
   const { managedFields: before = [] } = run.before.deployment.metadata;
@@ -125,12 +125,12 @@ async function restoreFieldOwners(run: DrillRun): Promise<void> {
   await replace(run, "/metadata/managedFields", owned);
 }
 
-async function replace(run: DrillRun, path: string, value: unknown): Promise<void> {
+async function replace(run: ClusterRun, path: string, value: unknown): Promise<void> {
   await run.patch("json", [{ op: "replace", path, value }]);
 }
 
 /** Returns the lowest number of ready pods since the replica count `from`, and the number that the update strategy requires. */
-function readySince(run: DrillRun, from: number): { lowest: number; required: number } {
+function readySince(run: ClusterRun, from: number): { lowest: number; required: number } {
   const points = run.replicas.slice(Math.max(0, from));
   // the autoscaler may have scaled down in between
   const desired = Math.min(...points.map((point) => point.desired));
@@ -143,7 +143,7 @@ function readySince(run: DrillRun, from: number): { lowest: number; required: nu
 
 /** Waits until a rolling update is complete, and checks how many pods stayed ready. */
 async function observeRollout(
-  run: DrillRun,
+  run: ClusterRun,
   phase: string,
   change: () => Promise<unknown>,
 ): Promise<void> {
@@ -187,7 +187,7 @@ function podCount(value: number | string, replicas: number, round: (value: numbe
 }
 
 /** Starts a rolling update to an image that does not exist, and returns its name. */
-async function breakImage(run: DrillRun): Promise<string> {
+async function breakImage(run: ClusterRun): Promise<string> {
   const { revisionHistoryLimit, template } = run.before.deployment.spec;
   const container = template.spec?.containers[0];
   if (container?.image === undefined) throw new Error("the pod template has no container");
@@ -211,7 +211,7 @@ function imageError(pod: ClusterPod): string | undefined {
 }
 
 /** Checks that the rollout is blocked while the old pods serve. */
-async function observeBlockedRollout(run: DrillRun, image: string): Promise<void> {
+async function observeBlockedRollout(run: ClusterRun, image: string): Promise<void> {
   const from = run.replicas.length - 1;
   // other pods may fail for other reasons
   const badPodError = ({ pods }: Snapshot) =>

@@ -5,7 +5,7 @@ import {
   scaleDownWindow,
 } from "../../artefact/cluster-objects.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
-import { type Drill, type DrillRun, scaleMarginSeconds } from "./drill.ts";
+import { type ClusterDrill, type ClusterRun, scaleMarginSeconds } from "./cluster-run.ts";
 import { minReplicas } from "./snapshot.ts";
 
 /** Time until the autoscaler has a metric; a new metrics server takes more than a minute. */
@@ -16,7 +16,7 @@ const upSeconds = 240;
 const downRatePerSecond = 0.5;
 
 /** Load until the autoscaler adds pods, then a low rate until it has removed them. */
-export const scaleDrill: Drill = {
+export const scaleDrill: ClusterDrill = {
   name: "scale",
   question: "Does the autoscaler add pods under load, and remove them afterwards?",
   help: `Sends requests until the autoscaler has added a pod that is ready, then a low rate until it is back at its
@@ -53,7 +53,7 @@ minimum. Takes the scale-down window of the autoscaler (180 s in kind-local) and
   ],
 };
 
-async function scaleUp(run: DrillRun): Promise<void> {
+async function scaleUp(run: ClusterRun): Promise<void> {
   const minimum = minReplicas(run.before) ?? 1;
   const began = performance.now();
   let scaledSeconds: number | undefined;
@@ -79,7 +79,7 @@ async function scaleUp(run: DrillRun): Promise<void> {
   );
 }
 
-async function scaleDown(run: DrillRun): Promise<void> {
+async function scaleDown(run: ClusterRun): Promise<void> {
   const { autoscaler } = run.before;
   if (autoscaler === undefined) return;
   const minimum = minReplicas(run.before) ?? 1;
@@ -100,7 +100,7 @@ async function scaleDown(run: DrillRun): Promise<void> {
   );
 }
 
-async function waitForMetric(run: DrillRun, name: string): Promise<void> {
+async function waitForMetric(run: ClusterRun, name: string): Promise<void> {
   const { autoscaler } = await run.observe();
   if (autoscaler !== undefined && describeMetric(autoscaler) !== undefined) return;
   run.step(`waiting until autoscaler '${name}' has a metric`);
