@@ -156,6 +156,8 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "npx clipstack verify multi-gpu-4x --target deployed", tests: multiGpuTests },
   { command: "npx clipstack verify kind-local --target deployed", tests: kindTests },
   { command: "npx clipstack verify k8s-gpu --target deployed", tests: clusterTests },
+  { command: "npx clipstack drill multi-gpu-4x kill", tests: multiGpuTests, words: ["drill"] },
+  { command: "npx clipstack drill multi-gpu-4x freeze", tests: multiGpuTests, words: ["freeze"] },
   { command: "npx clipstack k8s rollout", tests: kindTests },
   { command: "npx clipstack k8s scale", tests: kindTests },
   { command: "npx clipstack k8s drain", tests: kindTests },

@@ -3,9 +3,11 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
+import { startClipstack } from "../../cli/test-programs.ts";
 import { perGpuHostPorts } from "../../contract/ports.ts";
+import { hostDrillNames, parseDrillRecord } from "../../verify/drills/drill-record.ts";
 import { testDocker } from "./test-docker.ts";
-import { embedOnce, isReady, keepSending, until } from "./test-load.ts";
+import { embedOnce, keepSending, until } from "./test-load.ts";
 import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
 
 /** Four Triton servers behind a gateway, on the CPU with the tiny model: one container per declared GPU. */
@@ -98,19 +100,46 @@ describe.skipIf(missing !== "")(
       expect(code, output).toBe(0);
     });
 
-    test("no request is lost when one of the four is killed under load", async () => {
-      const load = keepSending(() => embedOnce(url, photo).then(() => {}), 8);
-      try {
-        await load.more(50);
-        await docker.run("kill", "multi-gpu-4x-triton-2");
-        await load.more(100);
-        await docker.run("start", "multi-gpu-4x-triton-2");
-        await until(() => isReady(`http://127.0.0.1:${perGpuHostPorts(2).http}/v2/health/ready`));
-        await load.more(50);
-      } finally {
-        await load.stop();
-      }
-      expect(load.lost).toEqual([]);
+    test("a drill requires confirmation", async () => {
+      const before = await startedAt();
+      const { code, output } = await project.clipstack("drill", "multi-gpu-4x", "kill");
+      expect(output.trim().split("\n").at(-1)).toBe(
+        "clipstack: --yes must be given without a terminal, because a drill disturbs a running deployment",
+      );
+      expect(code).toBe(2);
+      expect(await startedAt()).toEqual(before);
+    });
+
+    test.each(hostDrillNames)(
+      "the drill %s loses no request and restores the environment",
+      async (name) => {
+        const output = join(project.folder, `${name}.json`);
+        const { code, output: printed } = await project.clipstack(
+          ...["drill", "multi-gpu-4x", name, "--service", "triton-2", "--yes"],
+          ...["--rate", "20", "--seconds", "3", "--output", output],
+          ...["--report", join(project.folder, "reports")],
+        );
+        expect(code, printed).toBe(0);
+        const { load } = parseDrillRecord(await readFile(output, "utf8"), output);
+        expect(load?.phases.map(({ failed }) => failed)).toEqual([0, 0, 0]);
+      },
+    );
+
+    test("an interrupted drill restores the environment", async () => {
+      const { child, done } = startClipstack(["drill", "multi-gpu-4x", "freeze", "--yes"], {
+        CDKTF_OUTDIR: join(project.folder, "cdktf.out"),
+      });
+      const isPaused = async () =>
+        (await docker.inspect("multi-gpu-4x-triton-0")).State.Status === "paused";
+      await until(async () => child.exitCode !== null || (await isPaused()));
+      child.kill("SIGINT");
+      const { code, stderr } = await done;
+      expect(code, stderr).toBe(130);
+      expect(stderr).toContain("clipstack: interrupted; the environment is restored");
+      expect((await docker.inspect("multi-gpu-4x-triton-0")).State.Status).toBe("running");
+    });
+
+    test("drills leave nothing to change", async () => {
       expect(await project.plan("multi-gpu-4x")).toEqual([]);
     });
 

@@ -45,7 +45,7 @@ type Containers = ReadonlyMap<string, InspectedContainer>;
 
 const beforePhase = "before";
 /** Load before the change and after the recovery, in seconds. */
-const leadSeconds = 5;
+const leadSeconds = 3;
 /** Time for a container to become healthy in addition to the start period of its health check: its probes and the engine's restart delay. */
 const probeSeconds = 60;
 

@@ -57,3 +57,50 @@ export const testDrillRecord: DrillRecord = {
   ],
   passed: false,
 };
+
+/** Kill drill behind a gateway. */
+export const testHostDrillRecord: DrillRecord = {
+  ...testDrillRecord,
+  drill: "kill",
+  subject: {
+    machine: testDrillRecord.subject.machine,
+    environment: "multi-gpu-4x",
+    host: "ssh://gpu.example",
+    engine: "29.1.3",
+    service: "triton-0",
+    containers: [
+      { name: "multi-gpu-4x-embed", imageId: "sha256:50d8" },
+      { name: "multi-gpu-4x-triton-0", imageId: "sha256:7ac1" },
+    ],
+  },
+  load: {
+    kind: "fixed rate",
+    ratePerSecond: 5,
+    imagesPerRequest: 1,
+    connections: "one per request",
+    url: "http://127.0.0.1:8002",
+    phases: [
+      {
+        phase: "killed",
+        seconds: 7,
+        requests: 35,
+        failed: 0,
+        errors: {},
+        rejected: { "503 with Retry-After": 2 },
+        longestGapMs: 501,
+        disturbedSeconds: 0.6,
+        latencyMs: { samples: 33, p50: 29, p95: 186, p99: 317, max: 317, p99Reliable: false },
+      },
+    ],
+  },
+  replicas: [],
+  rejections: [],
+  checks: [
+    {
+      claim: "nothing accepted is lost: killed",
+      passed: true,
+      message: "35 requests, 33 succeeded; rejected: 2 × 503 with Retry-After",
+    },
+  ],
+  passed: true,
+};
