@@ -27,6 +27,8 @@ export {
   type ModelWeightsProps,
   type WeightsSource,
 } from "./docker/model-weights.ts";
+export { Monitoring } from "./docker/monitoring.ts";
+export type { MonitoringProps } from "./docker/monitoring-plan.ts";
 export { PytorchBaseline, type PytorchBaselineProps } from "./docker/pytorch-baseline.ts";
 export type { RemoteUpstream, UpstreamTls } from "./docker/remote-upstreams.ts";
 export {

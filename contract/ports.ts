@@ -20,6 +20,12 @@ export const embedPort = 8002;
 /** Port of the PyTorch baseline, in its container and on the host. */
 export const baselinePort = 8006;
 
+/** Ports of Prometheus and Grafana, in their containers and (by default) on the host. */
+export const monitoringPorts = { prometheus: 9090, grafana: 3000 } as const;
+
+/** Port of DCGM exporter in its container. */
+export const dcgmExporterPort = 9400;
+
 /** Default ports on a GPU host. */
 export const hostPorts = {
   embed: embedPort,

@@ -117,23 +117,25 @@ function serviceAlerts({ selectors, latencySeconds }: AlertFacts): readonly Aler
 
 function gpuAlerts({ selectors: { gpu } }: AlertFacts): readonly Alert[] {
   const events = 'clock_event=~"hw_.+|sw_thermal"';
-  const count = `count by (Hostname) (${dcgmMetrics.utilization}{${gpu}})`;
+  // DCGM exporter 4.8.3 renames the label
+  const host = "Hostname, hostname";
+  const hostName = "{{ $labels.Hostname }}{{ $labels.hostname }}";
+  const count = `count by (${host}) (${dcgmMetrics.utilization}{${gpu}})`;
   const before = `max_over_time(${count}[1h:1m])`;
   return [
     {
       name: "GpuThrottled",
       severity: "warning",
       for: "10m",
-      expr: `sum by (Hostname, gpu, clock_event) (${dcgmMetrics.clockEvents}{${[gpu, events].filter(Boolean).join(",")}}) > 0`,
-      summary:
-        "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} lowers its clocks: {{ $labels.clock_event }}",
+      expr: `sum by (${host}, gpu, clock_event) (${dcgmMetrics.clockEvents}{${[gpu, events].filter(Boolean).join(",")}}) > 0`,
+      summary: `GPU {{ $labels.gpu }} of ${hostName} lowers its clocks: {{ $labels.clock_event }}`,
     },
     {
       name: "GpuLost",
       severity: "critical",
       for: "1m",
-      expr: `${before} > (${count} or ${before} * 0) or sum by (Hostname) (${dcgmMetrics.xid}{${gpu}} == 79)`,
-      summary: "{{ $labels.Hostname }} has lost a GPU",
+      expr: `${before} > (${count} or ${before} * 0) or sum by (${host}) (${dcgmMetrics.xid}{${gpu}} == 79)`,
+      summary: `${hostName} has lost a GPU`,
     },
   ];
 }

@@ -294,7 +294,7 @@ const tritonDashboard: Dashboard = {
   },
 };
 
-const legend = "{{Hostname}} GPU {{gpu}}";
+const legend = "{{Hostname}}{{hostname}} GPU {{gpu}}";
 const field = (name: string) => `${name}{${gpu}}`;
 
 const gpuDashboard: Dashboard = {

@@ -22,14 +22,14 @@ export function rate(metric: string, selector: string, window: string, by = ""):
   return `sum${labels} (rate(${metric}{${selector}}[${window}]))`;
 }
 
-/** Quotient of the increases of two counters, such as a time and a number of requests. */
+/** Quotient of the increases of two counters, such as a time and a number of requests; absent while the second does not increase. */
 export function meanOf(
   [sum, count]: readonly [string, string],
   selector: string,
   window: string,
   by = "",
 ): string {
-  return `${rate(sum, selector, window, by)} / ${rate(count, selector, window, by)}`;
+  return `${rate(sum, selector, window, by)} / (${rate(count, selector, window, by)} > 0)`;
 }
 
 /** Mean of a histogram. */
@@ -37,7 +37,7 @@ export function histogramMean(metric: string, selector: string, window: string, 
   return meanOf([`${metric}_sum`, `${metric}_count`], selector, window, by);
 }
 
-/** Percentile of a histogram. */
+/** Percentile of a histogram; absent without new values. */
 export function percentile(
   quantile: number,
   metric: string,
@@ -46,7 +46,7 @@ export function percentile(
   by = "",
 ): string {
   const labels = by === "" ? "le" : `le, ${by}`;
-  return `histogram_quantile(${quantile}, ${rate(`${metric}_bucket`, selector, window, labels)})`;
+  return `histogram_quantile(${quantile}, ${rate(`${metric}_bucket`, selector, window, labels)}) >= 0`;
 }
 
 /** Matchers of requests that embed. */

@@ -1,36 +1,19 @@
-import { readdirSync, readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { dcgmMetricTable } from "../contract/metrics/dcgm-metrics.ts";
 import { exposedDifferences } from "../contract/metrics/test-exposition.ts";
 import { prometheusMissing } from "./test-prometheus.ts";
+import { dashboardQueries, isNumber, runnable } from "./test-queries.ts";
 import { dcgmPage, startMonitored, testRules } from "./test-services.ts";
 
-interface RenderedPanel {
-  readonly title: string;
-  readonly targets?: readonly { readonly expr: string }[];
-  readonly panels?: readonly RenderedPanel[];
-}
-
-const folder = new URL("../helm/clipstack/dashboards/", import.meta.url);
-const panels = readdirSync(folder).flatMap((file) => {
-  const { title, panels } = JSON.parse(readFileSync(new URL(file, folder), "utf8"));
-  return (panels as readonly RenderedPanel[])
-    .flatMap((panel) => [panel, ...(panel.panels ?? [])])
-    .flatMap(({ title: panel, targets = [] }) =>
-      targets.map(({ expr }) => [`${title}: ${panel}`, expr] as const),
-    );
-});
+const panels = dashboardQueries().map(
+  ({ dashboard, panel, expr }) => [`${dashboard}: ${panel}`, expr] as const,
+);
 const rules = testRules.groups.flatMap((group) => group.rules) as readonly {
   readonly alert?: string;
   readonly expr: string;
 }[];
 
-/** Replaces Grafana's variables, and the steps of subqueries, because the data is some seconds old. */
-const runnable = (expr: string) =>
-  expr
-    .replaceAll("$__rate_interval", "10s")
-    .replaceAll(/=~"\$\w+"/g, '=~".*"')
-    .replaceAll(/\[(\d+\w):\d+m\]/g, "[$1:1s]");
+const window = "10s";
 
 describe.skipIf(prometheusMissing !== "")(
   `queries, by a real Prometheus${prometheusMissing && ` (skipped: ${prometheusMissing})`}`,
@@ -49,7 +32,7 @@ describe.skipIf(prometheusMissing !== "")(
 
     test.each(panels)("panel '%s' has data", async (_, expr) => {
       await expect
-        .poll(async () => (await services.prometheus.query(runnable(expr))).map(isNumber))
+        .poll(async () => (await services.prometheus.query(runnable(expr, window))).map(isNumber))
         .toContain(true);
     });
 
@@ -57,7 +40,7 @@ describe.skipIf(prometheusMissing !== "")(
       "the expression of %s compares existing series",
       async (_, expr) => {
         // with bool, a comparison that is false is 0 instead of absent
-        const compared = runnable(expr).replaceAll(/ (>|<|==) /g, " $1 bool ");
+        const compared = runnable(expr, window).replaceAll(/ (>|<|==) /g, " $1 bool ");
         await expect
           .poll(async () => (await services.prometheus.query(compared)).map(isNumber))
           .toContain(true);
@@ -75,10 +58,7 @@ describe.skipIf(prometheusMissing !== "")(
   },
 );
 
-const isNumber = ({ value }: { readonly value: readonly [number, string] }) =>
-  Number.isFinite(Number(value[1]));
-
-test("the recorded exposition has every field of DCGM exporter that dashboards use", () => {
+test("the exposition in the tests has every field of DCGM exporter that dashboards use", () => {
   const differences = exposedDifferences(dcgmPage, dcgmMetricTable);
   expect(differences.filter((each) => !each.startsWith("labels"))).toEqual([]);
 });

@@ -19,12 +19,31 @@ export interface Sample {
   readonly value: readonly [time: number, value: string];
 }
 
-export interface Prometheus {
+export interface PrometheusApi {
   readonly url: string;
   /** Data of a response of the HTTP API. @throws {Error} if Prometheus reports an error */
   get(path: string, query?: Readonly<Record<string, string>>): Promise<unknown>;
   query(expression: string): Promise<readonly Sample[]>;
+}
+
+export interface Prometheus extends PrometheusApi {
   stop(): Promise<void>;
+}
+
+/** HTTP API of a running Prometheus. */
+export function prometheusApi(url: string): PrometheusApi {
+  const get: PrometheusApi["get"] = async (path, query = {}) => {
+    const response = await fetch(`${url}/api/v1/${path}?${new URLSearchParams(query)}`);
+    const body = (await response.json()) as { status: string; error?: string; data: unknown };
+    if (body.status !== "success") throw new Error(`${body.error}: ${query.query ?? path}`);
+    return body.data;
+  };
+  return {
+    url,
+    get,
+    query: async (expression) =>
+      ((await get("query", { query: expression })) as { result: readonly Sample[] }).result,
+  };
 }
 
 /** Starts Prometheus with a configuration and rule files by name, and waits until it is ready. */
@@ -55,17 +74,8 @@ export async function startPrometheus(
     log += chunk;
   });
   await untilReady(url, child, () => log);
-  const get = async (path: string, query: Readonly<Record<string, string>> = {}) => {
-    const response = await fetch(`${url}/api/v1/${path}?${new URLSearchParams(query)}`);
-    const body = (await response.json()) as { status: string; error?: string; data: unknown };
-    if (body.status !== "success") throw new Error(`${body.error}: ${query.query ?? path}`);
-    return body.data;
-  };
   return {
-    url,
-    get,
-    query: async (expression) =>
-      ((await get("query", { query: expression })) as { result: readonly Sample[] }).result,
+    ...prometheusApi(url),
     async stop() {
       child.kill();
       if (child.exitCode === null && child.signalCode === null) await once(child, "exit");

@@ -14,7 +14,7 @@ import { startPrometheus } from "./test-prometheus.ts";
 
 const photo = new URL("../model-tools/samples/dunes.jpg", import.meta.url);
 
-/** Exposition of DCGM exporter on a host with two GPUs. */
+/** Exposition of DCGM exporter on a host with two GPUs, written from its documentation and not recorded. */
 export const dcgmPage = await readFile(new URL("dcgm-exporter.prom", import.meta.url), "utf8");
 
 /** Rules of an environment with a price, a prediction and a budget. */

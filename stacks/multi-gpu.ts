@@ -11,6 +11,7 @@ import type { MultiGpuSettings } from "./settings/multi-gpu-settings.ts";
 import { baselines } from "./shared/baseline.ts";
 import { embedImage } from "./shared/image-builds.ts";
 import { InferenceStack } from "./shared/inference-stack.ts";
+import { addMonitoring } from "./shared/monitoring.ts";
 import {
   embedImageFindings,
   modelRepositoryFindings,
@@ -68,6 +69,7 @@ export class MultiGpuStack extends InferenceStack {
     const { gpus } = settings.topology === "per-gpu" ? settings.perGpu : settings.tritonOnnx;
     const others = baselines(this, { host, weights }, gpus ?? host.gpus, settings);
     const services = [embed, ...tritons, ...others];
+    addMonitoring(this, { host, embed, tritons }, settings);
     this.environment = new EnvironmentOutput(this, "environment", { where: host, services });
   }
 }

@@ -16,6 +16,7 @@ const blocks: readonly (readonly [StackName, string, Settings])[] = [
   ["single-gpu", "tritonTrt", { tritonOnnx: { enabled: false } }],
   ["multi-gpu", "embed", {}],
   ["multi-gpu", "perGpu", { topology: "per-gpu", perGpu: { backend: "tensorrt", gpus: [0] } }],
+  ["single-gpu", "monitoring", { monitoring: { enabled: true } }],
   ["kind", "embed", {}],
   ["kubernetes", "embed", {}],
   ["kubernetes", "triton", { triton: { backend: "tensorrt", engineCache: { enabled: true } } }],
@@ -25,6 +26,8 @@ const tls = { certificate: "/etc/clipstack/tls.crt", key: "/etc/clipstack/tls.ke
 
 /** Settings without which a key has no effect. */
 const prerequisites: Settings = {
+  "single-gpu monitoring.enabled": { monitoring: { enabled: false } },
+  "single-gpu monitoring.keyFile": { embed: { keys: "/etc/clipstack/keys.json" } },
   "single-gpu embed.upstream": { embed: { backend: "triton" } },
   "single-gpu embed.upstreams": { embed: { backend: "triton" } },
   "single-gpu embed.allowPlaintext": { embed: { expose: "all-interfaces" } },
@@ -42,8 +45,12 @@ const prerequisites: Settings = {
   "kubernetes triton.engineCache.enabled": { triton: { engineCache: { enabled: false } } },
 };
 
-/** Values of settings that are text. */
+/** Values of settings that are text, by the name or the path of the setting. */
 const texts: Settings = {
+  "monitoring.images.prometheus": "registry.example/prometheus:1.0",
+  "monitoring.images.grafana": "registry.example/grafana:1.0",
+  dcgm: "registry.example/dcgm:1.0",
+  keyFile: "/etc/prometheus/key",
   image: "registry.example/other:1.0",
   keySecret: "token",
   certificate: "/etc/other/tls.crt",
@@ -54,12 +61,14 @@ const texts: Settings = {
 };
 
 /** Returns a valid value other than the default. */
-function otherValue(key: string, schema: JsonSchema): unknown {
-  const { type, enum: choices, default: current, minimum = 0 } = schema;
-  if (key in texts) return texts[key];
+function otherValue(path: string, schema: JsonSchema): unknown {
+  const { type, enum: choices, default: current, minimum = 1 } = schema;
+  const key = path.split(".").at(-1) ?? "";
   if (type === "boolean") return current !== true;
   if (choices !== undefined) return choices.find((choice) => choice !== current);
   if (type === "integer" || type === "number") return current === minimum ? minimum + 1 : minimum;
+  if (path in texts) return texts[path];
+  if (key in texts) return texts[key];
   if (key === "imageUrlHosts") return ["images.example"];
   if (type === "array") return key === "upstreams" ? [{ grpc: "gpu-2:8011" }] : [1];
   throw new Error(`texts must have a value for ${key}`);
@@ -68,7 +77,7 @@ function otherValue(key: string, schema: JsonSchema): unknown {
 /** Paths of the settings below `path`, each with a value other than its default. */
 function changes(path: string, schema: JsonSchema): readonly (readonly [string, unknown])[] {
   const properties = Object.entries(schema.properties ?? {});
-  if (properties.length === 0) return [[path, otherValue(path.split(".").at(-1) ?? "", schema)]];
+  if (properties.length === 0) return [[path, otherValue(path, schema)]];
   return properties.flatMap(([key, property]) => changes(`${path}.${key}`, property));
 }
 

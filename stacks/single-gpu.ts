@@ -10,6 +10,7 @@ import type { SingleGpuSettings } from "./settings/single-gpu-settings.ts";
 import { baselines } from "./shared/baseline.ts";
 import { embedImage } from "./shared/image-builds.ts";
 import { InferenceStack } from "./shared/inference-stack.ts";
+import { addMonitoring } from "./shared/monitoring.ts";
 import {
   embedImageFindings,
   modelRepositoryFindings,
@@ -57,10 +58,12 @@ export class SingleGpuStack extends InferenceStack {
             remote: remoteModels(weights, settings),
           };
     if (embed.enabled && embed.backend === "triton") check(this, () => upstreamFindings(settings));
-    const own = embed.enabled
-      ? [new EmbedServer(this, "embed", { ...embed, host, image, backend }), ...tritons]
-      : tritons;
+    const server = embed.enabled
+      ? new EmbedServer(this, "embed", { ...embed, host, image, backend })
+      : undefined;
+    const own = server === undefined ? tritons : [server, ...tritons];
     const services = [...own, ...baselines(this, { host, weights }, embed.gpus, settings)];
+    addMonitoring(this, { host, embed: server, tritons }, settings);
     if (own.length === 0) {
       const must = "be true, or tritonOnnx.enabled, or tritonTrt.enabled";
       check(this, () => [finding("embed.enabled", must, "false")]);

@@ -119,8 +119,8 @@ function rounded(miB: number): number {
   return Math.ceil(miB / 256) * 256;
 }
 
-/** CPU shares, which apply while all cores are busy: inference precedes decoding, and both precede the PyTorch baseline. */
-const cpuShares = { triton: 2_048, embed: 1_024, baseline: 512 } as const;
+/** CPU shares, which apply while all cores are busy: inference precedes decoding, and both precede the PyTorch baseline and monitoring. */
+const cpuShares = { triton: 2_048, embed: 1_024, baseline: 512, monitoring: 256 } as const;
 
 /**
  * Arguments of `docker_container`. Without swap, a container that reaches its limit does not slow down the host.

@@ -1,5 +1,8 @@
 import { finding, findingIf } from "./findings.ts";
 
+/** Label of a container that only reads the metrics of GPUs, which the review reads. */
+export const gpuMetricsLabel = "reads-gpu-metrics";
+
 /** GPU of a host: its index in `nvidia-smi`, or its UUID, which stays the same when cards are moved. */
 export type GpuId = number | string;
 

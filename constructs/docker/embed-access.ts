@@ -50,6 +50,34 @@ export interface EmbedAccess {
 /** Folder of containers below which folders of the host are mounted, at their paths. */
 const hostFolders = "/host";
 
+/** Mounts of the folders of files on the host, so that a container finds files that replace them. */
+export function hostFileMounts(
+  files: readonly { readonly prop: string; readonly path: string }[],
+): {
+  /** Paths of the files in the container. */
+  readonly paths: readonly string[];
+  readonly mounts: readonly ContainerVolumes[];
+  readonly findings: readonly string[];
+} {
+  const folders = new Set(files.map(({ path }) => posix.dirname(path)));
+  return {
+    paths: files.map(({ path }) => `${hostFolders}${path}`),
+    mounts: [...folders].map((hostPath) => ({
+      hostPath,
+      containerPath: `${hostFolders}${hostPath}`,
+      readOnly: true,
+    })),
+    findings: files.flatMap(({ prop, path }) =>
+      findingIf(
+        posix.dirname(path).split("/").length < 3,
+        prop,
+        "be in a folder such as /etc/clipstack, because the container gets its folder",
+        `'${path}'`,
+      ),
+    ),
+  };
+}
+
 export function embedAccess({
   expose = "loopback",
   tls,
@@ -64,28 +92,17 @@ export function embedAccess({
   const files = given.flatMap(([prop, env, what, path]) =>
     path === undefined ? [] : [{ prop, env, what, path }],
   );
-  const folders = new Set(files.map(({ path }) => posix.dirname(path)));
+  const { paths, mounts, findings } = hostFileMounts(files);
   return {
-    env: Object.fromEntries(files.map(({ env, path }) => [env, `${hostFolders}${path}`])),
-    mounts: [...folders].map((hostPath) => ({
-      hostPath,
-      containerPath: `${hostFolders}${hostPath}`,
-      readOnly: true,
-    })),
+    env: Object.fromEntries(files.map(({ env }, index) => [env, paths[index]])),
+    mounts,
     files: files.map(({ path, what }) => ({ path, on: "host", what })),
     scheme: tls === undefined ? "http" : "https",
     requiresKey: expose !== "loopback" || keys !== undefined,
     keyInVariable: expose !== "loopback" && keys === undefined,
     findings: [
       ...plaintextFindings(expose, tls !== undefined || allowPlaintext, "tls is set"),
-      ...files.flatMap(({ prop, path }) =>
-        findingIf(
-          posix.dirname(path).split("/").length < 3,
-          prop,
-          "be in a folder such as /etc/clipstack, because the container gets its folder",
-          `'${path}'`,
-        ),
-      ),
+      ...findings,
     ],
   };
 }

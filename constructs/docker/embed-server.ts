@@ -27,6 +27,7 @@ import {
   tmpfs,
   verdictSeconds,
 } from "./container-defaults.ts";
+import type { EmbedAccess } from "./embed-access.ts";
 import { type EmbedPlan, type EmbedServerProps, embedPlan, tmpMiB } from "./embed-plan.ts";
 import { gpuRequest } from "./gpu-request.ts";
 import { HealthGate } from "./health-gate.ts";
@@ -42,6 +43,8 @@ export class EmbedServer extends Construct {
   readonly container: Container;
   /** Bearer token required from clients if the port is published on all interfaces, without `keys`: `TF_VAR_<name>_api_key`. */
   readonly apiKey?: TerraformVariable;
+  /** Who may reach the server, and how. */
+  readonly access: EmbedAccess;
   /** Name, for one line about the stack. */
   readonly summary: string;
 
@@ -58,6 +61,7 @@ export class EmbedServer extends Construct {
     const name = nameInStack(this);
     const plan = embedPlan(props, name);
     this.models = plan.models;
+    this.access = plan.access;
     this.summary = id;
     check(this, () => plan.findings);
     host.require(plan.use, this);

@@ -4,7 +4,7 @@ import { Construct } from "constructs";
 import { gpuLayout } from "../../contract/model-config.ts";
 import type { Tracing } from "../../contract/server/tracing.ts";
 import { check } from "../checks/findings.ts";
-import { gpuIndexFindings, isMig, migFindings } from "../checks/gpus.ts";
+import { type GpuId, gpuIndexFindings, isMig, migFindings } from "../checks/gpus.ts";
 import { portConflicts, type ReportedConflict } from "../checks/ports.ts";
 import { checkedProps } from "../checks/props.ts";
 import {
@@ -34,7 +34,14 @@ import {
 import { type ImageSource, ServerImage, weightsIn } from "./server-image.ts";
 
 /** Purpose of an image on a host. It determines the construct id and the disk space that the host needs. */
-export type ImageKind = "embed-cpu" | "embed-gpu" | "triton" | "pytorch";
+export type ImageKind =
+  | "embed-cpu"
+  | "embed-gpu"
+  | "triton"
+  | "pytorch"
+  | "prometheus"
+  | "grafana"
+  | "dcgm-exporter";
 
 /**
  * Docker host with NVIDIA GPUs. It records the ports, GPUs, disk space and files that its services require.
@@ -218,6 +225,11 @@ export class GpuHost extends Construct implements HostFacts {
     this.#uses.push(this.accelerator === "gpu" ? use : { ...use, gpus: undefined });
   }
 
+  /** GPUs that the services use so far, each once; none if the accelerator is `cpu`. */
+  get usedGpus(): readonly GpuId[] {
+    return usedGpus(this.#uses);
+  }
+
   /** MIG profile of the services' devices; undefined for whole GPUs. */
   get share(): string | undefined {
     return usedGpus(this.#uses).some(isMig) ? this.migProfile : undefined;
@@ -250,6 +262,9 @@ const imageMiB: Readonly<Record<ImageKind, number>> = {
   "embed-gpu": 8_192,
   triton: 20_480,
   pytorch: 12_288,
+  prometheus: 500,
+  grafana: 1_024,
+  "dcgm-exporter": 2_048,
 };
 
 /** Layers of an image's build with a copy of the weights. */

@@ -10,7 +10,7 @@ import type { ImageKind } from "./gpu-host.ts";
 
 function synthImage(
   setting: ImageSetting,
-  kind: Exclude<ImageKind, "pytorch"> = "embed-cpu",
+  kind: Extract<ImageKind, "triton" | `embed-${string}`> = "embed-cpu",
   models?: readonly ModelSpec[],
 ) {
   const source =

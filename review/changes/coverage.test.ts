@@ -162,6 +162,12 @@ test.each<readonly [string, object]>([
   expect(verdict.reasons.join()).toContain(`1 resource ${which} changes but was not examined`);
 });
 
+test("a container that only reads the metrics of GPUs is examined", () => {
+  const labels = [{ label: "clipstack.reads-gpu-metrics", value: "true" }];
+  const { verdict } = reviewWith(created("docker_container", { gpus: "device=0", labels }));
+  expect(verdict.reasons.join()).not.toContain("not examined");
+});
+
 test.each([
   ["null_resource", ["create"], "safe", undefined],
   ["terraform_data", ["create"], "safe", undefined],

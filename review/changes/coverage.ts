@@ -1,3 +1,4 @@
+import { gpuMetricsLabel } from "../../constructs/checks/gpus.ts";
 import { chartDocuments } from "../facts/chart-documents.ts";
 import type { ResourceChange, StackChange, Values } from "../input/change.ts";
 import { asTyped, baseType, isExaminedType } from "../input/resource-types.ts";
@@ -174,7 +175,9 @@ function hidesExposure({ unknown }: ResourceChange): boolean {
 function hasOtherGpus(resource: ResourceChange, base: string, stack: StackComparison): boolean {
   const { values } = asTyped(resource.type, resource.after ?? {});
   if (stack.after.services.has(withoutKey(resource.address))) return false;
-  if (base === "docker_container") return hasDockerGpus(values) && !isOneShot(values);
+  if (base === "docker_container") {
+    return hasDockerGpus(values) && !isOneShot(values) && !readsGpuMetrics(values);
+  }
   const spec = blockOf(
     values,
     "spec",
@@ -187,6 +190,13 @@ function hasOtherGpus(resource: ResourceChange, base: string, stack: StackCompar
       (amounts) => isObject(amounts) && Object.keys(amounts).some((name) => gpuNames.test(name)),
     );
   });
+}
+
+/** Returns whether a container only reads the metrics of the GPUs of the services. */
+function readsGpuMetrics({ labels }: Values): boolean {
+  return blocksOf(labels).some(
+    ({ label, value }) => label === `clipstack.${gpuMetricsLabel}` && value === "true",
+  );
 }
 
 /** Extended resources of the device plugins for GPUs, MIG devices and shared GPUs included. */

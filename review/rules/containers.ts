@@ -1,6 +1,6 @@
 import { podSecurity } from "../../contract/pods.ts";
 import { serviceContainers } from "../facts/service-containers.ts";
-import { at, isMissing, isUnknown, map, text, texts } from "../facts/values.ts";
+import { at, blocks, isMissing, isUnknown, map, text, texts } from "../facts/values.ts";
 import { metadataOf, ofType } from "../facts/workloads.ts";
 import { hidden } from "../input/secrets.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
@@ -45,8 +45,9 @@ export const containerRules: readonly ReviewRule[] = [
     id: "container-read-only",
     severity: "warning",
     fix: "set read_only to true, with a tmpfs at /tmp",
-    find: each(serviceContainers, ({ resource, values: { read_only: value } }) =>
-      value === true || isUnknown(resource, "read_only")
+    // the provider uploads files to the root file system
+    find: each(serviceContainers, ({ resource, values: { read_only: value, upload } }) =>
+      value === true || blocks(upload).length > 0 || isUnknown(resource, "read_only")
         ? undefined
         : `read_only should be true, got ${value ?? "nothing"}`,
     ),

@@ -15,7 +15,15 @@ import { grpcTarget } from "../../contract/server/server-env.ts";
 import { serverSettings } from "../../contract/server/server-settings.ts";
 import { tracing as tracingSettings } from "../../contract/server/tracing.ts";
 import { embedImage, proxy, tritonImage } from "./image-settings.ts";
-import { downloadedFile, integer, name, text, towerDownload, towerName } from "./setting-types.ts";
+import {
+  downloadedFile,
+  hostFile,
+  integer,
+  name,
+  text,
+  towerDownload,
+  towerName,
+} from "./setting-types.ts";
 
 /** Settings shared by the stacks that deploy containers on a GPU host. */
 
@@ -113,8 +121,6 @@ export const upstream = z
   .enum(["triton-onnx", "triton-trt"])
   .default("triton-onnx")
   .describe("Triton that the gateway forwards to.");
-
-const hostFile = text("an absolute path on the host without spaces", /^\/[\w@+=,./-]+$/);
 
 const upstreams = z
   .array(

@@ -19,6 +19,7 @@ import {
   weights,
 } from "./docker-settings.ts";
 import { models, type WithSpecs } from "./model-settings.ts";
+import { monitoring } from "./monitoring-settings.ts";
 import { review } from "./review-settings.ts";
 import { state } from "./state-settings.ts";
 
@@ -68,5 +69,6 @@ export const multiGpuSettings = z.strictObject({
     .prefault({})
     .describe("Used with `per-gpu`."),
   baseline,
+  monitoring,
 });
 export type MultiGpuSettings = WithSpecs<z.infer<typeof multiGpuSettings>>;

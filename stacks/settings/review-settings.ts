@@ -25,7 +25,7 @@ export const review = z
     p99GoalMilliseconds: integer(1, 600_000)
       .optional()
       .describe(
-        "SLO: 99th percentile of the latency. A review warns if the queue delay of a Triton server exceeds half of it (rule `queue-delay-goal`).",
+        "SLO: 99th percentile of the latency. A review warns if the queue delay of a Triton server exceeds half of it (rule `queue-delay-goal`). It is also the default SLO of `monitoring` on a Docker host.",
       ),
     waivers: z
       .array(waiver)
@@ -33,4 +33,4 @@ export const review = z
       .describe("Findings of a review that are accepted until a date (docs/rules/README.md)."),
   })
   .prefault({})
-  .describe("Read by `clipstack review`; does not affect the deployment.");
+  .describe("Read by `clipstack review`; does not affect the services.");

@@ -135,7 +135,7 @@ test.each([
   ],
   [
     "constructor: 1",
-    "unknown key 'constructor' (known: accelerator, host, state, review, models, modelRepository, weights, downloads, allowRandomWeights, network, tracing, embed, tritonOnnx, tritonTrt, baseline)",
+    "unknown key 'constructor' (known: accelerator, host, state, review, models, modelRepository, weights, downloads, allowRandomWeights, network, tracing, embed, tritonOnnx, tritonTrt, baseline, monitoring)",
   ],
   [
     "host: { toString: 1 }",

@@ -16,6 +16,7 @@ import {
   weights,
 } from "./docker-settings.ts";
 import { models, type WithSpecs } from "./model-settings.ts";
+import { monitoring } from "./monitoring-settings.ts";
 import { review } from "./review-settings.ts";
 import { state } from "./state-settings.ts";
 
@@ -51,5 +52,6 @@ export const singleGpuSettings = z.strictObject({
   tritonOnnx: tritonOnnx(gpus.default([0])),
   tritonTrt: tritonTrt(gpus.default([0])),
   baseline,
+  monitoring,
 });
 export type SingleGpuSettings = WithSpecs<z.infer<typeof singleGpuSettings>>;

@@ -19,8 +19,8 @@ import { command, succeed, testDocker } from "./test-docker.ts";
 import {
   buildImage,
   buildTimeoutMs,
+  keptImage,
   nodeImage,
-  realTritonImage,
   startContainer,
   type TestContainer,
   weightsContext,
@@ -494,7 +494,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
     let missingPackages = "";
     beforeAll(async () => {
       try {
-        tritonImage = await realTritonImage(docker);
+        tritonImage = await keptImage(docker, "triton");
       } catch (error) {
         const last = String(error).trim().split("\n").at(-1);
         missingPackages = `not here: its image cannot be built: ${last}`;

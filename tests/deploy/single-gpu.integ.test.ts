@@ -13,11 +13,20 @@ import { endpointNames } from "../../contract/environment.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { generateModel } from "../../model-tools/generate/generate.ts";
+import { type PrometheusApi, prometheusApi } from "../../monitoring/test-prometheus.ts";
+import { dashboardQueries, isNumber, runnable } from "../../monitoring/test-queries.ts";
 import { testDocker } from "./test-docker.ts";
+import { keptImage } from "./test-image.ts";
 import { embedOnce, isReady, keepSending, restartGapMs, watchReadiness } from "./test-load.ts";
 import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
 
 const fp32Name = tritonModelName(defaultModel, "fp32");
+const input = {
+  name: "image",
+  dataType: "FP32",
+  shape: [1, 3, 224, 224],
+  data: new Float32Array(3 * 224 * 224).fill(0.1),
+} as const;
 
 /**
  * Life cycle of an environment on the CPU with the tiny model: deploy, verify, deploy again, change a setting, update everything,
@@ -25,6 +34,8 @@ const fp32Name = tritonModelName(defaultModel, "fp32");
  */
 
 const { docker, missing } = await testDocker();
+const prometheusImage =
+  missing === "" ? await keptImage(docker, "prometheus").catch(() => undefined) : undefined;
 const photo = await readFile(
   fileURLToPath(new URL("../../model-tools/samples/dunes.jpg", import.meta.url)),
 );
@@ -39,6 +50,14 @@ describe.skipIf(missing !== "")(
     let onnxUrl: string;
     let trtUrl: string;
 
+    let prometheus: PrometheusApi;
+    const targets = async () => {
+      const { activeTargets } = (await prometheus.get("targets")) as {
+        activeTargets: readonly { scrapeUrl: string; health: string; lastError: string }[];
+      };
+      return activeTargets.map(({ scrapeUrl, health }) => `${scrapeUrl} ${health}`).sort();
+    };
+
     /** Folder of the host with the certificate and the keys of clients. */
     let access: string;
     const keys = ["first-0123456789abcdef", "second-0123456789abcdef"] as const;
@@ -46,6 +65,7 @@ describe.skipIf(missing !== "")(
     const settings = async (
       delays: { readonly onnx: number; readonly trt: number },
       embed: Readonly<Record<string, unknown>> = {},
+      keyFile?: string,
     ) => {
       const portOf = (url: string) => Number(new URL(url).port);
       await project.settings("single-gpu", {
@@ -64,6 +84,14 @@ describe.skipIf(missing !== "")(
           maxQueueDelayMicroseconds: delays.trt,
           ports: tritonPortsOf(portOf(trtUrl)),
         },
+        monitoring: {
+          enabled: prometheusImage !== undefined,
+          grafana: false,
+          ports: { prometheus: portOf(prometheus.url) },
+          images: { prometheus: prometheusImage },
+          keyFile,
+          predictedImagesPerSecond: 100,
+        },
       });
     };
 
@@ -77,7 +105,8 @@ describe.skipIf(missing !== "")(
           INFERENCE_API_KEY: keys[0],
         },
       });
-      const [port, onnx, trt] = await freePorts(3);
+      const [port, onnx, trt, monitoring] = await freePorts(4);
+      prometheus = prometheusApi(`http://127.0.0.1:${monitoring}`);
       embedUrl = `http://127.0.0.1:${port}`;
       onnxUrl = `http://127.0.0.1:${onnx}`;
       trtUrl = `http://127.0.0.1:${trt}`;
@@ -123,6 +152,50 @@ describe.skipIf(missing !== "")(
         expect(point.server?.requests, point.id).toBeGreaterThan(0);
       }
     });
+
+    test.skipIf(prometheusImage === undefined)(
+      "Prometheus reads every service, evaluates every rule and answers the dashboards",
+      async () => {
+        await expect
+          .poll(targets)
+          .toEqual([
+            "http://single-gpu-embed:8002/metrics up",
+            "http://single-gpu-triton-onnx:8002/metrics up",
+            "http://single-gpu-triton-trt:8002/metrics up",
+          ]);
+        // ONNX Runtime in the embed server: no upstreams, and no texts
+        const queries = dashboardQueries().filter(
+          ({ dashboard, expr }) =>
+            dashboard !== "clipstack: GPUs" && !/embed_triton_|embed_texts/.test(expr),
+        );
+        expect(queries.length).toBeGreaterThan(40);
+        const transport = openHttpTransport({ url: onnxUrl });
+        await expect
+          .poll(
+            async () => {
+              await embedOnce(embedUrl, photo);
+              await transport.infer(fp32Name, [input], { timeoutMs: 60_000 });
+              const data = await Promise.all(
+                queries.map(({ expr }) => prometheus.query(runnable(expr, "1m"))),
+              );
+              return queries.filter((_, index) => !data[index]?.some(isNumber));
+            },
+            { timeout: 120_000, interval: 1_000 },
+          )
+          .toEqual([]);
+        await transport.close();
+        const states = async () => {
+          const { groups } = (await prometheus.get("rules")) as {
+            groups: readonly { rules: readonly { health: string }[] }[];
+          };
+          return groups.flatMap(({ rules }) => rules.map(({ health }) => health));
+        };
+        expect((await states()).length).toBeGreaterThan(15);
+        await expect
+          .poll(async () => new Set(await states()), { timeout: 60_000 })
+          .toEqual(new Set(["ok"]));
+      },
+    );
 
     test("sweep changes the queue delay of the Triton server that requires a key and restores it", async () => {
       const output = join(project.folder, "sweep.json");
@@ -173,13 +246,6 @@ describe.skipIf(missing !== "")(
 
     test("a changed queue delay loses no request", async () => {
       const transport = openHttpTransport({ url: onnxUrl });
-      const pixels = new Float32Array(3 * 224 * 224).fill(0.1);
-      const input = {
-        name: "image",
-        dataType: "FP32",
-        shape: [1, 3, 224, 224],
-        data: pixels,
-      } as const;
       const load = keepSending(async () => {
         await transport.infer(fp32Name, [input], { timeoutMs: 60_000 });
       });
@@ -213,12 +279,14 @@ describe.skipIf(missing !== "")(
         await rename(join(access, "next.json"), join(access, "keys.json"));
       };
       await writeKeys([0]);
+      await writeFile(join(access, "prometheus.key"), keys[1]);
       await settings(
         { onnx: 2_000, trt: 3_000 },
         {
           tls: { certificate: join(access, "tls.crt"), key: join(access, "tls.key") },
           keys: join(access, "keys.json"),
         },
+        join(access, "prometheus.key"),
       );
       const deployed = await project.deploy("single-gpu");
       expect(deployed.code, deployed.output).toBe(0);
@@ -247,11 +315,19 @@ describe.skipIf(missing !== "")(
       });
       try {
         await load.more(10);
+        const scraped = (health: string) =>
+          expect
+            .poll(targets, { timeout: 60_000 })
+            .toContain(`https://single-gpu-embed:8002/metrics ${health}`);
+        const isMonitored = prometheusImage !== undefined;
+        // its key is not accepted yet
+        if (isMonitored) await scraped("down");
         await writeKeys([0, 1]);
         await expect.poll(() => statusOf(keys[1])).toBe(200);
         key = keys[1];
         // more than all requests in flight with the first key
         await load.more(10);
+        if (isMonitored) await scraped("up");
         await writeKeys([1]);
         await expect.poll(() => statusOf(keys[0])).toBe(401);
         await load.more(10);

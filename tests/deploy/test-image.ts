@@ -185,13 +185,14 @@ export async function startContainer(
 }
 
 /**
- * Builds an image of tritonserver from PyPI's wheel for x86-64. It is kept on the engine, because the build takes minutes.
+ * Builds an image that tests need: tritonserver from PyPI's wheel for x86-64, or Debian's Prometheus. It is kept on the engine, because
+ * the build takes minutes.
  *
  * @throws with the output of the build if its packages are unavailable
  */
-export async function realTritonImage(docker: Docker): Promise<string> {
+export async function keptImage(docker: Docker, name: "triton" | "prometheus"): Promise<string> {
   const env = { ...process.env, DOCKER_HOST: docker.endpoint };
-  const { code, stdout, output } = await command(join(root, ".ci/test-images"), ["triton"], {
+  const { code, stdout, output } = await command(join(root, ".ci/test-images"), [name], {
     env,
     timeoutMs: buildTimeoutMs,
   });

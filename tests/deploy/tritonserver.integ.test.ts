@@ -7,7 +7,7 @@ import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { testDocker } from "./test-docker.ts";
-import { realTritonImage } from "./test-image.ts";
+import { keptImage } from "./test-image.ts";
 import { embedOnce, keepSending } from "./test-load.ts";
 import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
 
@@ -26,7 +26,7 @@ async function realTriton(): Promise<{ readonly image: string; readonly missing:
   if (noEngine !== "") return { image: "", missing: noEngine };
   if (process.arch !== "x64") return { image: "", missing: "tritonserver's wheel is for x86-64" };
   try {
-    return { image: await realTritonImage(docker), missing: "" };
+    return { image: await keptImage(docker, "triton"), missing: "" };
   } catch (error) {
     const last = String(error).trim().split("\n").at(-1) ?? "";
     return { image: "", missing: `its image cannot be built: ${last}` };

@@ -1,0 +1,170 @@
+import { Container, type ContainerConfig } from "@cdktf/provider-docker/lib/container/index.js";
+import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
+import { Construct } from "constructs";
+import { dcgmExporterPort, monitoringPorts } from "../../contract/ports.ts";
+import { limitsOf } from "../checks/container-limits.ts";
+import { check } from "../checks/findings.ts";
+import { gpuMetricsLabel } from "../checks/gpus.ts";
+import { TerraformStack } from "../terraform/cdktf.ts";
+import { nameInStack, objectName } from "../terraform/names.ts";
+import {
+  checkStopTimes,
+  environmentList,
+  hardened,
+  healthcheck,
+  labels,
+  stopAfter,
+  verdictSeconds,
+} from "./container-defaults.ts";
+import type { GpuHost, ImageKind } from "./gpu-host.ts";
+import { gpuRequest } from "./gpu-request.ts";
+import { HealthGate } from "./health-gate.ts";
+import { bindAddress } from "./host-plan.ts";
+import {
+  dcgmCountersFile,
+  dcgmFiles,
+  grafanaFiles,
+  keyFileMounts,
+  type MonitoringProps,
+  metricsMiB,
+  monitoringFindings,
+  prometheusConfig,
+  prometheusFiles,
+} from "./monitoring-plan.ts";
+
+/** Users of the images, to whom their data folders belong. */
+const users = { prometheus: "65534:65534", grafana: "472:0" } as const;
+const memoryMiB = { prometheus: 1_024, grafana: 640, "dcgm-exporter": 640 } as const;
+const graceSeconds = 30;
+/** Prometheus first reads its log of the last hours. */
+const startSeconds = 120;
+
+/**
+ * Prometheus, which reads the metrics of the services and evaluates the alerts, Grafana with the dashboards, and on GPUs DCGM exporter.
+ * Their ports are on the loopback interface of the host, without authentication. Grafana has no users and keeps no data.
+ */
+export class Monitoring extends Construct {
+  readonly prometheus: Container;
+  /** Absent without an image. */
+  readonly grafana?: Container;
+  /** Absent if no service uses a GPU. */
+  readonly dcgmExporter?: Container;
+
+  constructor(scope: Construct, id: string, props: MonitoringProps) {
+    super(scope, id);
+
+    const { host, images } = props;
+    check(this, () => monitoringFindings(props));
+    this.dcgmExporter = host.usedGpus.length === 0 ? undefined : this.#dcgmExporter(props);
+    this.prometheus = this.#prometheus(props);
+    if (images.grafana !== undefined) this.grafana = this.#grafana(props, images.grafana);
+  }
+
+  #prometheus(props: MonitoringProps) {
+    const { host, images, ports, retentionDays, keyFile } = props;
+    const keys = keyFileMounts(keyFile);
+    const megabytes = metricsMiB(retentionDays);
+    const volume = new Volume(this, "metrics", {
+      provider: host.provider,
+      name: `${objectName(this)}-metrics`,
+    });
+    host.require({
+      disk: [{ what: `metrics of ${retentionDays} days`, miB: megabytes }],
+      files:
+        keyFile === undefined ? [] : [{ path: keyFile, on: "host", what: "key of Prometheus" }],
+    });
+    return this.#container(host, "prometheus", images.prometheus, {
+      user: users.prometheus,
+      command: [
+        `--config.file=${prometheusConfig}`,
+        "--storage.tsdb.path=/prometheus",
+        `--storage.tsdb.retention.time=${retentionDays}d`,
+        `--storage.tsdb.retention.size=${megabytes}MB`,
+      ],
+      upload: [...prometheusFiles(props, this.dcgmExporter?.nameInput)],
+      ports: [this.#publish(host, "prometheus", ports.prometheus)],
+      volumes: [{ volumeName: volume.name, containerPath: "/prometheus" }, ...keys.mounts],
+      healthcheck: healthcheck(
+        fetches(`http://127.0.0.1:${monitoringPorts.prometheus}/-/ready`),
+        startSeconds,
+      ),
+    });
+  }
+
+  #grafana(props: MonitoringProps, image: string) {
+    const { host, ports } = props;
+    const url = `http://${this.prometheus.nameInput}:${monitoringPorts.prometheus}`;
+    return this.#container(host, "grafana", image, {
+      user: users.grafana,
+      upload: [...grafanaFiles(props, url)],
+      ports: [this.#publish(host, "grafana", ports.grafana)],
+      healthcheck: healthcheck(
+        fetches(`http://127.0.0.1:${monitoringPorts.grafana}/api/health`),
+        startSeconds,
+      ),
+    });
+  }
+
+  #dcgmExporter({ host, images }: MonitoringProps) {
+    const request = gpuRequest(host.usedGpus);
+    return this.#container(host, "dcgm-exporter", images.dcgm, {
+      // the label `Hostname` of the metrics, which otherwise changes with the container
+      hostname: TerraformStack.of(this).node.id,
+      command: ["--collectors", dcgmCountersFile],
+      labels: labels(this, `${nameInStack(this)}-dcgm-exporter`, { [gpuMetricsLabel]: "true" }),
+      gpus: request.gpus,
+      runtime: request.runtime,
+      env: environmentList(request.env),
+      upload: [...dcgmFiles],
+      // the image has a shell and no HTTP client
+      healthcheck: healthcheck(
+        ["CMD", "bash", "-c", `: < /dev/tcp/127.0.0.1/${dcgmExporterPort}`],
+        startSeconds,
+      ),
+    });
+  }
+
+  #publish(host: GpuHost, name: keyof typeof monitoringPorts, port: number) {
+    const service = `${nameInStack(this)}-${name}`;
+    host.require({ ports: [{ service, prop: `ports.${name}`, port, expose: "loopback" }] }, this);
+    return { internal: monitoringPorts[name], external: port, ip: bindAddress("loopback") };
+  }
+
+  #container(
+    host: GpuHost,
+    id: keyof typeof memoryMiB & ImageKind,
+    image: string,
+    config: Partial<ContainerConfig>,
+  ): Container {
+    const scope = new Construct(this, id);
+    const service = nameInStack(scope);
+    const pulled = host.image(id, { source: "pull", name: image });
+    host.require({ memory: { service, miB: memoryMiB[id] } });
+    const container = new Container(scope, "container", {
+      ...hardened,
+      ...limitsOf("monitoring", memoryMiB[id], host.cores),
+      provider: host.services,
+      name: objectName(scope),
+      image: pulled.imageId,
+      labels: labels(scope, service),
+      // the provider uploads files to the root file system; a changed file replaces the container
+      readOnly: false,
+      networksAdvanced: [{ name: host.network.name }],
+      ...stopAfter(graceSeconds),
+      ...config,
+    });
+    checkStopTimes(container, graceSeconds);
+    new HealthGate(scope, "ready", {
+      container,
+      docker: host.docker,
+      command: host.command,
+      timeoutSeconds: verdictSeconds(startSeconds),
+    });
+    return container;
+  }
+}
+
+/** Health check by the program `wget`, which the images of Prometheus and Grafana have. */
+function fetches(url: string): readonly string[] {
+  return ["CMD", "wget", "-q", "-O", "/dev/null", url];
+}
