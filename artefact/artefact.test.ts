@@ -210,7 +210,7 @@ const malformed: readonly (readonly [string, (document: TestDocument) => void, s
       Object.assign(it.resource.docker_container!.embed!, {
         ports: [{ internal: 70_000, external: 1 }],
       }),
-    "cdk.tf.json: docker_container.embed: ports.0.internal is not valid (Too big: expected number to be <=65535), got 70000",
+    "cdk.tf.json: docker_container.embed: ports.0.internal must be at most 65535, got 70000",
   ],
   [
     "a command that is not a list",

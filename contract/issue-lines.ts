@@ -90,9 +90,21 @@ export function rule(issue: Issue): string {
       return `must be ${typeNames[issue.expected] ?? issue.expected}`;
     case "invalid_value":
       return `must be one of ${issue.values.map(String).join(", ")}`;
+    case "too_big":
+      return `must ${bound(issue.origin, issue.inclusive === false ? "less than" : "at most", issue.maximum)}`;
+    case "too_small":
+      return `must ${bound(issue.origin, issue.inclusive === false ? "more than" : "at least", issue.minimum)}`;
     default:
       return `is not valid (${issue.message})`;
   }
+}
+
+/** Returns a limit of a number, or of the length of a text or list: `be at most 1`, `have at least 3 characters`. */
+function bound(origin: string, comparison: string, limit: number | bigint): string {
+  if (origin === "string") return `have ${comparison} ${limit} characters`;
+  return ["array", "set"].includes(origin)
+    ? `have ${comparison} ${limit} elements`
+    : `be ${comparison} ${limit}`;
 }
 
 const typeNames: Readonly<Record<string, string>> = {

@@ -115,6 +115,7 @@ test.each([
   ["host:", "host must be a map of settings, got null"],
   ["tritonTrt: { enabled: perhaps }", "tritonTrt.enabled must be true or false, got 'perhaps'"],
   ["tritonTrt: { gpus: 0 }", "tritonTrt.gpus must be a list, got 0"],
+  ["tracing: { endpoint: 'http://c:4318', ratio: 2 }", "tracing.ratio must be at most 1, got 2"],
   ["tritonTrt: { gpus: [] }", "tritonTrt.gpus must list at least one GPU, got []"],
   [
     "embed: { gpus: [0, 1] }",
