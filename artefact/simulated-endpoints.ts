@@ -52,7 +52,8 @@ export function localEndpoint(
   const address = clusterAddress(endpoint.url);
   const port = address?.port ?? Number(/:(\d+)\/?$/.exec(endpoint.url)?.[1] ?? Number.NaN);
   const ports = address === undefined ? workload.published : workload.inCluster;
-  const published = ports.find(({ external }) => external === port);
+  const published =
+    ports.find(({ external }) => external === port) ?? behindProxy(workload, listens, endpoint);
   const proxy = clusterProxies.get(hostOf(endpoint.url));
   if (published === undefined || (address !== undefined && proxy === undefined)) {
     const externalPorts = ports.map(({ external }) => external).join(", ") || "no port";
@@ -72,12 +73,23 @@ export function localEndpoint(
     });
     return { workload, endpoint };
   }
-  const local = `${loopback}:${proxy?.port ?? shift(port)}`;
+  const local = `${loopback}:${proxy?.port ?? shift(published.external)}`;
   return {
     workload,
     endpoint,
     url: endpoint.protocol === "oip-grpc" ? local : `http://${local}`,
   };
+}
+
+/** Published port of a container that has no TLS itself, for an endpoint with TLS: a proxy, which is not simulated, forwards to the container. */
+function behindProxy(
+  { published, env }: Workload,
+  listens: SimulatedServer["listens"],
+  { url, protocol }: Endpoint,
+) {
+  if (!url.startsWith("https://") || env.TLS_CERT_FILE !== undefined) return undefined;
+  const internal = listens.find((it) => supports(it.protocol, protocol))?.internal;
+  return published.find((port) => port.internal === internal);
 }
 
 /** Host and port of an endpoint, which the endpoints of one Service share. */

@@ -402,6 +402,22 @@ test("a Service inside the cluster gets a free port of this machine that is forw
   ]);
 });
 
+test("endpoints of a proxy with TLS, which is not simulated, are the containers' own ports", () => {
+  const document = dockerDocument();
+  const [embed, triton] = document.output.environment.value.services;
+  Object.assign(embed?.endpoints[0] ?? {}, { url: "https://gpu.example.com" });
+  Object.assign(triton?.endpoints[0] ?? {}, { url: "https://gpu.example.com:9010" });
+  const plan = planOf(document);
+  expect(plan.faults).toEqual([]);
+  expect(plan.targets.map(({ url }) => url)).toEqual(
+    planOf(dockerDocument()).targets.map(({ url }) => url),
+  );
+  container(document, "embed").env = ["TLS_CERT_FILE=/host/tls.crt"];
+  expect(faultsOf(document)).toContain(
+    "docker_container.embed (container 'two-services-embed'): publishes 8002, but the environment's embed-http endpoint is https://gpu.example.com",
+  );
+});
+
 test("a Service without the endpoint's port is a fault that lists its ports", () => {
   const document = kubernetesDocument();
   const [service] = document.output.environment.value.services;

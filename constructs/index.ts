@@ -39,6 +39,7 @@ export {
   ServerImage,
   type ServerImageProps,
 } from "./docker/server-image.ts";
+export { TlsProxy, type TlsProxyProps } from "./docker/tls-proxy.ts";
 export type {
   ModelControl,
   TritonBackend,

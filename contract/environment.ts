@@ -32,7 +32,7 @@ export const environmentSchema = 4;
 export const endpoint = z.strictObject({
   protocol: z.enum(["embed-http", "oip-http", "oip-grpc", "metrics"]),
   /**
-   * `http://host:port`, or `host:port` for gRPC, without a path. A host `<Service>.<namespace>.svc` resolves only inside the cluster;
+   * `http://host:port` or `https://host:port`, or `host:port` for gRPC without TLS, without a path. A host `<Service>.<namespace>.svc` resolves only inside the cluster;
    * commands outside use `kubectl port-forward`.
    */
   url: z.string().min(1),

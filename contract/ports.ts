@@ -39,6 +39,15 @@ export function perGpuHostPorts(index: number): TritonPorts {
   return { http: base, grpc: base + 1, metrics: base + 2 };
 }
 
+/** Distance between a plain-text port of a Triton server on a host and its port with TLS: 8010 and 9010. */
+export const tritonTlsOffset = 1_000;
+
+/** Ports of the host for the proxy that gets certificates from an ACME server. */
+export const tlsProxyPorts = { http: 80, https: 443 } as const;
+
+/** Ports inside its container, which require no capability, and which no Triton server's port with TLS has. */
+export const tlsProxyContainerPorts = { http: 1_080, https: 1_443, health: 1_019 } as const;
+
 /** Ports of a standalone Triton emulator on a laptop, besides the embed server. */
 export const standaloneTritonPorts = {
   http: 8003,

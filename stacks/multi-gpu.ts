@@ -3,6 +3,7 @@ import { check } from "../constructs/checks/findings.ts";
 import { EmbedServer } from "../constructs/docker/embed-server.ts";
 import { GpuHost } from "../constructs/docker/gpu-host.ts";
 import { ModelWeights } from "../constructs/docker/model-weights.ts";
+import { tlsProxy } from "../constructs/docker/tls-proxy.ts";
 import { TritonServer } from "../constructs/docker/triton-server.ts";
 import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
 import { perGpuHostPorts } from "../contract/ports.ts";
@@ -38,8 +39,10 @@ export class MultiGpuStack extends InferenceStack {
       accelerator: settings.accelerator,
       network: networkName(id, settings.network),
       tracing: settings.tracing,
+      acme: settings.embed.tls?.acme,
     });
     this.host = host;
+    tlsProxy(this, host);
     // the gateway needs no GPU
     const image = host.image(
       "embed-cpu",
@@ -61,6 +64,7 @@ export class MultiGpuStack extends InferenceStack {
     const { tritons, upstreams } = topologies[settings.topology](this, shared, settings);
     const embed = new EmbedServer(this, "embed", {
       ...settings.embed,
+      tls: settings.embed.tls?.files,
       host,
       image,
       backend: { kind: "triton", upstreams, remote: remoteModels(weights, settings) },

@@ -24,6 +24,14 @@ const blocks: readonly (readonly [StackName, string, Settings])[] = [
 
 const tls = { certificate: "/etc/clipstack/tls.crt", key: "/etc/clipstack/tls.key" };
 
+const acme = {
+  domain: "embed.example.com",
+  email: "ops@example.com",
+  directory: "https://acme.example.com/directory",
+  ca: "/etc/clipstack/acme.pem",
+  image: "caddy:2",
+};
+
 /** Settings without which a key has no effect. */
 const prerequisites: Settings = {
   "single-gpu monitoring.enabled": { monitoring: { enabled: false } },
@@ -34,6 +42,14 @@ const prerequisites: Settings = {
   "multi-gpu embed.allowPlaintext": { embed: { expose: "all-interfaces" } },
   "single-gpu tritonTrt.allowPlaintext": { tritonTrt: { expose: "all-interfaces" } },
   "multi-gpu perGpu.allowPlaintext": { perGpu: { expose: "all-interfaces" } },
+  ...Object.fromEntries(
+    ["single-gpu", "multi-gpu"].flatMap((stack) =>
+      Object.keys(acme).map((key) => [
+        `${stack} embed.tls.acme.${key}`,
+        { embed: { expose: "all-interfaces", tls: { acme } } },
+      ]),
+    ),
+  ),
   "single-gpu embed.tls.certificate": { embed: { tls } },
   "single-gpu embed.tls.key": { embed: { tls } },
   "multi-gpu embed.tls.certificate": { embed: { tls } },
@@ -56,6 +72,10 @@ const texts: Settings = {
   certificate: "/etc/other/tls.crt",
   key: "/etc/other/tls.key",
   keys: "/etc/other/keys.json",
+  domain: "other.example.com",
+  email: "other@example.com",
+  directory: "https://other.example.com/directory",
+  ca: "/etc/other/acme.pem",
   storageClass: "fast",
   prometheus: "http://prometheus.example",
 };

@@ -4,6 +4,7 @@ import type { EmbedBackend } from "../constructs/docker/embed-plan.ts";
 import { EmbedServer } from "../constructs/docker/embed-server.ts";
 import { GpuHost } from "../constructs/docker/gpu-host.ts";
 import { ModelWeights } from "../constructs/docker/model-weights.ts";
+import { tlsProxy } from "../constructs/docker/tls-proxy.ts";
 import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
 import { networkName } from "./settings/docker-settings.ts";
 import type { SingleGpuSettings } from "./settings/single-gpu-settings.ts";
@@ -31,8 +32,10 @@ export class SingleGpuStack extends InferenceStack {
       accelerator,
       network: networkName(id, settings.network),
       tracing: settings.tracing,
+      acme: settings.embed.tls?.acme,
     });
     this.host = host;
+    tlsProxy(this, host);
     const onGpu = embed.enabled && embed.backend === "onnxruntime" && accelerator === "gpu";
     const kind = onGpu ? "embed-gpu" : "embed-cpu";
     const inImage = settings.weights === "image" ? settings.models : undefined;
@@ -59,7 +62,7 @@ export class SingleGpuStack extends InferenceStack {
           };
     if (embed.enabled && embed.backend === "triton") check(this, () => upstreamFindings(settings));
     const server = embed.enabled
-      ? new EmbedServer(this, "embed", { ...embed, host, image, backend })
+      ? new EmbedServer(this, "embed", { ...embed, tls: embed.tls?.files, host, image, backend })
       : undefined;
     const own = server === undefined ? tritons : [server, ...tritons];
     const services = [...own, ...baselines(this, { host, weights }, embed.gpus, settings)];

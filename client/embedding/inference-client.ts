@@ -38,7 +38,7 @@ export interface InferenceClientOptions {
    */
   readonly apiKey?: string;
   /**
-   * `host:port` for the backend `triton_grpc`.
+   * `host:port` for the backend `triton_grpc`, or `https://host:port` with a certificate that Node trusts.
    *
    * @default - the host of `serviceUrl` and its port + 1
    */
@@ -279,7 +279,7 @@ function parseServiceUrl(text: string): URL {
 }
 
 function parseGrpcUrl(text: string): string {
-  const port = Number(/^[^\s/]+:(\d{1,5})$/.exec(text)?.[1]);
+  const port = Number(/^(?:https:\/\/)?[^\s/]+:(\d{1,5})$/.exec(text)?.[1]);
   if (port >= 1 && port <= 65_535) return text;
   throw new ClientError("settings", `tritonGrpcUrl must be host:port, got '${text}'`);
 }
@@ -287,7 +287,7 @@ function parseGrpcUrl(text: string): string {
 /** Triton's ports are consecutive: HTTP, gRPC, metrics. */
 function grpcUrlOf({ protocol, hostname, port }: URL): string {
   const http = port === "" ? (protocol === "https:" ? 443 : 80) : Number(port);
-  return `${hostname}:${http + 1}`;
+  return `${protocol === "https:" ? "https://" : ""}${hostname}:${http + 1}`;
 }
 
 function warn(reason: string): void {

@@ -46,7 +46,7 @@ export interface GrpcSecurity {
 }
 
 export interface GrpcTransportOptions extends GrpcSecurity {
-  /** `host:port` */
+  /** `host:port`, or `https://host:port` with a certificate that Node trusts (`NODE_EXTRA_CA_CERTS`). */
   readonly target: string;
   /**
    * Address of the host, `ip:port`.
@@ -97,7 +97,9 @@ export class GrpcTransport implements Transport {
   readonly #channel: UnaryChannel;
 
   constructor(options: GrpcTransportOptions) {
-    const { target, address = target, tls, metadata = {} } = options;
+    const target = options.target.replace(/^https:\/\//, "");
+    const { address = target, metadata = {} } = options;
+    const { tls = target === options.target ? undefined : {} } = options;
     checkTarget(target);
     this.target = target;
     const serverName = tls?.serverName ?? hostOf(target);

@@ -11,8 +11,12 @@ import { checkServerIdentity } from "node:tls";
 
 /** Certificates and keys in PEM format. */
 export interface GrpcTls {
-  /** Trusted certificate authorities of the server's certificate. */
-  readonly ca: Buffer;
+  /**
+   * Trusted certificate authorities of the server's certificate.
+   *
+   * @default - those that Node trusts (`NODE_EXTRA_CA_CERTS`)
+   */
+  readonly ca?: Buffer | undefined;
   /**
    * Certificate chain and key of this client.
    *

@@ -120,7 +120,16 @@ function rounded(miB: number): number {
 }
 
 /** CPU shares, which apply while all cores are busy: inference precedes decoding, and both precede the PyTorch baseline and monitoring. */
-const cpuShares = { triton: 2_048, embed: 1_024, baseline: 512, monitoring: 256 } as const;
+const cpuShares = {
+  triton: 2_048,
+  embed: 1_024,
+  proxy: 1_024,
+  baseline: 512,
+  monitoring: 256,
+} as const;
+
+/** Memory limit of the TLS proxy in MiB, which streams requests. */
+export const proxyMemoryMiB = 256;
 
 /**
  * Arguments of `docker_container`. Without swap, a container that reaches its limit does not slow down the host.

@@ -3,6 +3,7 @@ import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/inde
 import type { ServerEnvName } from "../../contract/server/server-env.ts";
 import { findingIf } from "../checks/findings.ts";
 import { plaintextFindings } from "../checks/ports.ts";
+import type { GpuHost } from "./gpu-host.ts";
 import type { Exposure } from "./host-plan.ts";
 import type { RequiredFile } from "./host-requirements.ts";
 
@@ -40,6 +41,9 @@ export interface EmbedAccess {
   readonly env: Partial<Record<ServerEnvName, string>>;
   readonly mounts: readonly ContainerVolumes[];
   readonly files: readonly RequiredFile[];
+  /** Interfaces on which the container is published; those of `expose`, unless a proxy has TLS. */
+  readonly published: Exposure;
+  /** Scheme at the port of the container. */
   readonly scheme: "http" | "https";
   readonly requiresKey: boolean;
   /** Whether the key is a Terraform variable. */
@@ -83,7 +87,9 @@ export function embedAccess({
   tls,
   keys,
   allowPlaintext = false,
-}: EmbedAccessProps): EmbedAccess {
+  host,
+}: EmbedAccessProps & { readonly host: Pick<GpuHost, "isProxied" | "published"> }): EmbedAccess {
+  const isProxied = host.isProxied(expose);
   const given = [
     ["tls.certificate", "TLS_CERT_FILE", "certificate", tls?.certificate],
     ["tls.key", "TLS_KEY_FILE", "key of the certificate", tls?.key],
@@ -97,11 +103,18 @@ export function embedAccess({
     env: Object.fromEntries(files.map(({ env }, index) => [env, paths[index]])),
     mounts,
     files: files.map(({ path, what }) => ({ path, on: "host", what })),
+    published: host.published(expose),
     scheme: tls === undefined ? "http" : "https",
     requiresKey: expose !== "loopback" || keys !== undefined,
     keyInVariable: expose !== "loopback" && keys === undefined,
     findings: [
-      ...plaintextFindings(expose, tls !== undefined || allowPlaintext, "tls is set"),
+      ...plaintextFindings(expose, tls !== undefined || isProxied || allowPlaintext, "tls is set"),
+      ...findingIf(
+        isProxied && tls !== undefined,
+        "tls",
+        "be unset if the host has acme",
+        `'${tls?.certificate}'`,
+      ),
       ...findings,
     ],
   };

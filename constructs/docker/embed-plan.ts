@@ -125,7 +125,7 @@ export interface EmbedPlan {
  * @param name - Name of the server in the stack.
  */
 export function embedPlan(props: EmbedServerProps, name: string): EmbedPlan {
-  const { host, backend, port = embedPort, expose = "loopback", upstreams = [], server } = props;
+  const { host, backend, port = embedPort, upstreams = [], server } = props;
   const isGateway = backend.kind === "triton";
   const models = modelsOf(backend);
   const gpus = !isGateway && host.accelerator === "gpu" ? backend.gpus : [];
@@ -158,7 +158,7 @@ export function embedPlan(props: EmbedServerProps, name: string): EmbedPlan {
     memoryMiB,
     use: {
       ...(onGpu && { gpus: { ids: gpus, use } }),
-      ports: [{ service: name, prop: "port", port, expose }],
+      ports: [{ service: name, prop: "port", port, expose: access.published }],
       memory: { service: name, miB: memoryMiB },
       files: [...remote.files, ...access.files],
     },

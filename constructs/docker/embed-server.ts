@@ -3,7 +3,7 @@ import { Construct } from "constructs";
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { Service } from "../../contract/environment.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
-import { embedPort } from "../../contract/ports.ts";
+import { embedPort, tlsProxyContainerPorts } from "../../contract/ports.ts";
 import { minKeyLength } from "../../contract/server/client-keys.ts";
 import type { ServerEnvName } from "../../contract/server/server-env.ts";
 import { serverSettings } from "../../contract/server/server-settings.ts";
@@ -66,7 +66,7 @@ export class EmbedServer extends Construct {
     check(this, () => plan.findings);
     host.require(plan.use, this);
     if (plan.needsIpv6) host.network.ipv6 = true;
-    const { keyInVariable, scheme } = plan.access;
+    const { keyInVariable, scheme, published } = plan.access;
     if (keyInVariable) this.apiKey = apiKeyVariable(this, name);
 
     const request = gpuRequest(plan.gpus);
@@ -77,13 +77,13 @@ export class EmbedServer extends Construct {
       provider: host.services,
       name: objectName(this),
       image: image.imageId,
-      labels: labels(this, name, plaintextLabels(expose, scheme)),
+      labels: labels(this, name, plaintextLabels(published, scheme)),
       gpus: request.gpus,
       runtime: request.runtime,
       env: environmentList({ ...request.env, ...plan.env, ...accessSettings(plan, this.apiKey) }),
       tmpfs: tmpfs(tmpMiB),
       networksAdvanced: [{ name: host.network.name }],
-      ports: [{ internal: embedPort, external: port, ip: bindAddress(expose) }],
+      ports: [{ internal: embedPort, external: port, ip: bindAddress(published) }],
       volumes: [...plan.mounts],
       healthcheck: healthcheck(
         healthcheckOf(`${scheme}://127.0.0.1:${embedPort}${embedPaths.readyz}`),
@@ -99,7 +99,11 @@ export class EmbedServer extends Construct {
       timeoutSeconds: verdictSeconds(plan.startSeconds),
     });
 
-    const url = `${scheme}://${host.clientAddress(expose)}:${port}`;
+    const upstream = `${objectName(this)}:${embedPort}`;
+    host.addRoutes(expose, [{ port: tlsProxyContainerPorts.https, upstream, protocol: "http" }]);
+    const url = host.isProxied(expose)
+      ? `https://${host.acme?.domain}`
+      : `${scheme}://${host.clientAddress(expose)}:${port}`;
     this.service = {
       ...plan.service,
       resources: { container: addressOf(this.container) },

@@ -3,7 +3,7 @@ import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
 import { gpuLayout } from "../../contract/model-config.ts";
 import type { Tracing } from "../../contract/server/tracing.ts";
-import { check } from "../checks/findings.ts";
+import { check, findingIf } from "../checks/findings.ts";
 import { type GpuId, gpuIndexFindings, isMig, migFindings } from "../checks/gpus.ts";
 import { portConflicts, type ReportedConflict } from "../checks/ports.ts";
 import { checkedProps } from "../checks/props.ts";
@@ -16,6 +16,7 @@ import {
 } from "../terraform/cdktf.ts";
 import { expression, projectFolder } from "../terraform/expression.ts";
 import { nameInStack, objectName } from "../terraform/names.ts";
+import type { Acme, ProxyRoute } from "./caddyfile.ts";
 import type { HealthGate } from "./health-gate.ts";
 import { HostCheck } from "./host-check.ts";
 import {
@@ -39,6 +40,7 @@ export type ImageKind =
   | "embed-gpu"
   | "triton"
   | "pytorch"
+  | "proxy"
   | "prometheus"
   | "grafana"
   | "dcgm-exporter";
@@ -63,6 +65,7 @@ export class GpuHost extends Construct implements HostFacts {
   readonly command?: string;
   readonly proxy?: string;
   readonly tracing?: Tracing;
+  readonly acme?: Acme;
   readonly network: Network;
   /** Provider of images, volumes and one-shot containers; absent if it is the default Docker provider of the stack. */
   readonly provider: DockerProvider | undefined;
@@ -71,6 +74,8 @@ export class GpuHost extends Construct implements HostFacts {
   /** Ports that two services publish, with the path of the construct that reports it. */
   readonly portConflicts: ReportedConflict[] = [];
 
+  readonly #routes: ProxyRoute[] = [];
+  #hasProxy = false;
   readonly #uses: HostUse[] = [];
   readonly #images = new Map<string, { readonly kind: ImageKind; readonly image: ServerImage }>();
   readonly #prepared: DataResource;
@@ -94,6 +99,7 @@ export class GpuHost extends Construct implements HostFacts {
     this.command = props.command;
     this.proxy = props.proxy;
     this.tracing = facts.tracing;
+    this.acme = facts.acme;
 
     const stack = TerraformStack.of(this);
     const hostCheck = new HostCheck(this, "check", {
@@ -133,6 +139,35 @@ export class GpuHost extends Construct implements HostFacts {
       host: expression(`${this.#prepared.fqn}.input.docker`),
     });
     check(this, () => gpuFindings(facts, this.#uses));
+    check(this, () =>
+      findingIf(
+        facts.acme !== undefined && !this.#hasProxy,
+        "acme",
+        "be set only with a TlsProxy of the host",
+        `'${facts.acme?.domain}'`,
+      ),
+    );
+  }
+
+  /** Adds routes of a service to the proxy, if the host has one and `expose` includes other hosts. */
+  addRoutes(expose: Exposure, routes: readonly ProxyRoute[]): void {
+    if (this.isProxied(expose)) this.#routes.push(...routes);
+  }
+
+  /** Returns the routes for the proxy of this host, complete once the stack is built. */
+  proxyRoutes(): readonly ProxyRoute[] {
+    this.#hasProxy = true;
+    return this.#routes;
+  }
+
+  /** Whether other hosts reach a service through the proxy, which has TLS. */
+  isProxied(expose: Exposure): boolean {
+    return this.acme !== undefined && expose !== "loopback";
+  }
+
+  /** Interfaces on which the container of a service is published: behind the proxy, only the loopback interface. */
+  published(expose: Exposure): Exposure {
+    return this.isProxied(expose) ? "loopback" : expose;
   }
 
   /**
@@ -265,6 +300,7 @@ const imageMiB: Readonly<Record<ImageKind, number>> = {
   prometheus: 500,
   grafana: 1_024,
   "dcgm-exporter": 2_048,
+  proxy: 128,
 };
 
 /** Layers of an image's build with a copy of the weights. */

@@ -14,6 +14,7 @@ import type { PortClaim } from "../checks/ports.ts";
 import { accelerator, dockerEndpoint, migProfile } from "../checks/prop-types.ts";
 import { type VramUse, vramFindings, vramMiB } from "../checks/vram.ts";
 import type { RunsClipstack } from "../terraform/clipstack-command.ts";
+import { type Acme, acme } from "./caddyfile.ts";
 import { requiredDriver } from "./drivers.ts";
 import type {
   HostRequirements,
@@ -109,6 +110,13 @@ export interface GpuHostProps extends RunsClipstack {
    * @default - no traces
    */
   readonly tracing?: Tracing;
+  /**
+   * Certificate from an ACME server, for a proxy through which other hosts reach the services with `expose: "all-interfaces"`: the embed
+   * server at `https://domain`, Triton servers at their ports + 1000.
+   *
+   * @default - the services publish their own ports
+   */
+  readonly acme?: Acme;
 }
 
 /** Facts of a host: its props, with the GPU's facts and defaults. */
@@ -127,6 +135,7 @@ export const hostFields = {
   cores: integer(1, 1_024).optional(),
   accelerator: accelerator.optional(),
   tracing: tracing.optional(),
+  acme: acme.optional(),
 };
 /** Values in place of invalid props. */
 export const hostStandIns = {

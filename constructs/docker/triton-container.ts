@@ -63,6 +63,7 @@ export function tritonContainer(
 ) {
   const { host, ports, weights, expose = "loopback", modelControl = "explicit" } = props;
   const { gpus, modelKind } = plan;
+  const published = bindAddress(host.published(expose));
   const server = props.server.kind;
   const request = gpuRequest(gpus);
   // the emulator does not have these libraries
@@ -99,8 +100,8 @@ export function tritonContainer(
       { name: "stack", soft: 67_108_864, hard: 67_108_864 },
     ],
     ports: [
-      { internal: tritonPorts.http, external: ports.http, ip: bindAddress(expose) },
-      { internal: tritonPorts.grpc, external: ports.grpc, ip: bindAddress(expose) },
+      { internal: tritonPorts.http, external: ports.http, ip: published },
+      { internal: tritonPorts.grpc, external: ports.grpc, ip: published },
       { internal: tritonPorts.metrics, external: ports.metrics, ip: bindAddress("loopback") },
     ],
     volumes: [

@@ -6,10 +6,11 @@ import {
 } from "../../contract/deployed-model-config.ts";
 import { executionInstances } from "../../contract/model-config.ts";
 import type { ModelConfigSettings } from "../../contract/model-config-settings.ts";
-import { hostPorts, type TritonPorts } from "../../contract/ports.ts";
+import { hostPorts, type TritonPorts, tritonPorts, tritonTlsOffset } from "../../contract/ports.ts";
 import { type daliModels, tritonModelName } from "../../contract/triton-models.ts";
 import { precisionSourceOf } from "../../contract/triton-releases.ts";
 import { heapMiB, memoryLimitFindings, tritonMemoryMiB } from "../checks/container-limits.ts";
+import { findingIf } from "../checks/findings.ts";
 import type { GpuId } from "../checks/gpus.ts";
 import {
   daliFindings,
@@ -22,6 +23,7 @@ import { exposure, gpuId, memoryLimitMiB, port } from "../checks/prop-types.ts";
 import { u8FileFindings, weightsFindings } from "../checks/weights.ts";
 import { type FileKind, type ServedTower, towerKind } from "../models/served-towers.ts";
 import { tritonStartSeconds } from "../models/triton-times.ts";
+import type { ProxyRoute } from "./caddyfile.ts";
 import { type JpegDecoder, jpegKind } from "./dali-models.ts";
 import type { GpuHost } from "./gpu-host.ts";
 import type { HealthGate } from "./health-gate.ts";
@@ -264,14 +266,32 @@ function hostUse(
         reloads: props.modelControl !== "none",
       },
     },
-    ports: (["http", "grpc", "metrics"] as const).map((name) => ({
-      service,
-      prop: `ports.${name}`,
-      port: ports[name],
-      expose: name === "metrics" ? "loopback" : expose,
-    })),
+    ports: [
+      ...(["http", "grpc", "metrics"] as const).map((name) => ({
+        service,
+        prop: `ports.${name}`,
+        port: ports[name],
+        expose: name === "metrics" ? "loopback" : host.published(expose),
+      })),
+      ...tlsRoutes(service, ports)
+        .filter(() => host.isProxied(expose))
+        .map(({ protocol, port }) => ({ service, prop: `ports.${protocol}`, port, expose })),
+    ],
     memory: { service, miB: plan.memoryMiB },
   };
+}
+
+/**
+ * Routes of the proxy with TLS to a Triton server.
+ *
+ * @param name - Name of its container.
+ */
+export function tlsRoutes(name: string, ports: TritonPorts): readonly ProxyRoute[] {
+  return (["http", "grpc"] as const).map((protocol) => ({
+    protocol,
+    port: ports[protocol] + tritonTlsOffset,
+    upstream: `${name}:${tritonPorts[protocol]}`,
+  }));
 }
 
 function tritonFindings(
@@ -290,8 +310,22 @@ function tritonFindings(
       ["backend", backend, "onnxruntime"],
     ]),
     ...exposureFindings(expose, props.allowUnauthenticated ?? false, modelControl),
-    ...plaintextFindings(expose, props.allowPlaintext ?? false),
+    ...plaintextFindings(expose, host.isProxied(expose) || props.allowPlaintext === true),
+    ...(host.isProxied(expose) ? tlsPortFindings(props.ports) : []),
   ];
+}
+
+/** Rejects ports without a port for TLS. */
+function tlsPortFindings(ports: TritonPorts): readonly string[] {
+  const largest = 65_535 - tritonTlsOffset;
+  return (["http", "grpc"] as const).flatMap((name) =>
+    findingIf(
+      ports[name] > largest,
+      `ports.${name}`,
+      `be at most ${largest}, because the port with TLS is ${tritonTlsOffset} higher`,
+      ports[name],
+    ),
+  );
 }
 
 /** Name of the Triton image, or of the base image of a build; undefined for the emulator. */

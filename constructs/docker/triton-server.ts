@@ -25,6 +25,7 @@ import { tritonContainer } from "./triton-container.ts";
 import {
   type TritonPlan,
   type TritonServerProps,
+  tlsRoutes,
   tritonFields,
   tritonPlan,
   tritonStandIns,
@@ -98,7 +99,7 @@ export class TritonServer extends Construct {
       name,
       image: image.imageId,
       labels: labels(this, service, {
-        ...plaintextLabels(props.expose),
+        ...plaintextLabels(host.published(props.expose ?? "loopback")),
         // without model control, a changed configuration must replace the container
         ...(modelControl === "none" && {
           "model-configuration": configurations.map(({ version }) => version).join(" "),
@@ -191,7 +192,14 @@ export class TritonServer extends Construct {
     ports,
     expose = "loopback",
   }: TritonServerProps): Service {
-    const address = host.clientAddress(expose);
+    const routes = tlsRoutes(objectName(this), ports);
+    host.addRoutes(expose, routes);
+    const urls = host.isProxied(expose)
+      ? routes.map(({ port }) => `https://${host.acme?.domain}:${port}`)
+      : [
+          `http://${host.clientAddress(expose)}:${ports.http}`,
+          `${host.clientAddress(expose)}:${ports.grpc}`,
+        ];
     const prefix = backend === "tensorrt" ? "trt" : "onnx";
     return {
       name: nameInStack(this),
@@ -203,8 +211,8 @@ export class TritonServer extends Construct {
       ...(this.jpegKind !== undefined && { jpegKind: this.jpegKind }),
       resources: { container: addressOf(this.container) },
       endpoints: [
-        { protocol: "oip-http", url: `http://${address}:${ports.http}`, name: `${prefix}-http` },
-        { protocol: "oip-grpc", url: `${address}:${ports.grpc}`, name: `${prefix}-grpc` },
+        { protocol: "oip-http", url: urls[0]!, name: `${prefix}-http` },
+        { protocol: "oip-grpc", url: urls[1]!, name: `${prefix}-grpc` },
         { protocol: "metrics", url: `http://127.0.0.1:${ports.metrics}` },
       ],
     };

@@ -48,12 +48,22 @@ function allowsPlaintext({ values }: ServiceContainer): boolean {
   );
 }
 
+/** Addresses at which other hosts reach a service through a proxy with TLS, while its container is on the loopback interface. */
+function proxiedAddresses({ service }: ServiceContainer): readonly string[] {
+  return (service?.endpoints ?? []).flatMap(({ protocol, url }) => {
+    const { protocol: scheme, hostname } = URL.canParse(url) ? new URL(url) : { protocol: "" };
+    const isOpen = scheme === "https:" && !isLoopback(hostname ?? "");
+    return isOpen && protocol !== "metrics" ? [url] : [];
+  });
+}
+
 function* tritonsOpenAt(change: StackChange, internal: readonly number[]) {
   for (const container of serviceContainers(change)) {
     if (container.kind !== "triton") continue;
-    const open = openPorts(container).filter((port) =>
-      internal.includes(number(port.internal) ?? 0),
-    );
+    const open = openPorts(container)
+      .filter((port) => internal.includes(number(port.internal) ?? 0))
+      .map(hostAddress);
+    if (internal.includes(tritonPorts.http)) open.push(...proxiedAddresses(container));
     if (open.length > 0) yield { container, open };
   }
 }
@@ -69,7 +79,7 @@ export const exposureRules: readonly ReviewRule[] = [
         tritonPorts.http,
         tritonPorts.grpc,
       ])) {
-        const where = open.map(hostAddress).join(", ");
+        const where = open.join(", ");
         yield {
           address: container.address,
           message: `Triton has no authentication and is reachable from other hosts at ${where}`,
@@ -125,7 +135,7 @@ export const exposureRules: readonly ReviewRule[] = [
       for (const { container, open } of tritonsOpenAt(change, [tritonPorts.metrics])) {
         yield {
           address: container.address,
-          message: `the metrics port must be on the loopback interface, got ${hostAddress(open[0]!)}`,
+          message: `the metrics port must be on the loopback interface, got ${open[0]}`,
         };
       }
     },
@@ -137,11 +147,13 @@ export const exposureRules: readonly ReviewRule[] = [
     *find(change) {
       for (const container of serviceContainers(change)) {
         if (container.env.get("ALLOW_ANONYMOUS") !== "true") continue;
-        for (const port of openPorts(container)) {
-          if ((number(port.internal) ?? embedPort) !== embedPort) continue;
+        const open = openPorts(container)
+          .filter((port) => (number(port.internal) ?? embedPort) === embedPort)
+          .map(hostAddress);
+        for (const where of [...open, ...proxiedAddresses(container)]) {
           yield {
             address: container.address,
-            message: `ALLOW_ANONYMOUS must not be true if the embed server is reachable from other hosts, at ${hostAddress(port)}`,
+            message: `ALLOW_ANONYMOUS must not be true if the embed server is reachable from other hosts, at ${where}`,
           };
         }
       }

@@ -166,6 +166,10 @@ test.each(shippedEnvironments)("finds only notes in the shipped environment %s",
 test.each([
   ["single-gpu", "accelerator: cpu"],
   ["single-gpu", "embed: { backend: triton, expose: all-interfaces, allowPlaintext: true }"],
+  [
+    "single-gpu",
+    "embed: { expose: all-interfaces, tls: { acme: { domain: gpu.example.com, email: ops@example.com } } }",
+  ],
   ["single-gpu", "tritonOnnx: { modelControl: explicit, server: emulator }"],
   ["single-gpu", "tritonTrt: { instancesPerGpu: 4, cudaGraphs: true }"],
   ["single-gpu", "tritonOnnx: { preferredBatchSizes: [4, 16] }"],
@@ -187,6 +191,18 @@ test.each([
     .filter(({ severity }) => severity !== "note")
     .flatMap((rule) => rule.find(change).map(({ message }) => `${rule.id}: ${message}`));
   expect(found).toEqual([]);
+});
+
+test("finds a Triton server that other hosts reach through the proxy with TLS", () => {
+  const settings = `embed: { expose: all-interfaces, tls: { acme: { domain: gpu.example.com, email: ops@example.com } } }
+tritonOnnx: { expose: all-interfaces, allowUnauthenticated: true }`;
+  const change = changeOf({ stack: "single-gpu", settings, edits: [] }, "passing");
+  const found = rules
+    .filter(({ severity }) => severity !== "note")
+    .flatMap((rule) => rule.find(change).map(({ message }) => `${rule.id}: ${message}`));
+  expect(found).toEqual([
+    "triton-exposed: Triton has no authentication and is reachable from other hosts at https://gpu.example.com:9010, https://gpu.example.com:9011",
+  ]);
 });
 
 test.each([

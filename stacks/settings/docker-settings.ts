@@ -8,6 +8,7 @@ import {
   migProfile,
   port,
 } from "../../constructs/checks/prop-types.ts";
+import { acme } from "../../constructs/docker/caddyfile.ts";
 import { gpuModel, gpuModelText, maxGpus } from "../../contract/gpus.ts";
 import { modelConfigSettings } from "../../contract/model-config-settings.ts";
 import { baselinePort, hostPorts, type TritonPorts } from "../../contract/ports.ts";
@@ -170,9 +171,28 @@ export const embedService = {
   ),
   tls: z
     .strictObject({
-      certificate: hostFile.describe("PEM file of the host: certificate chain of the server."),
-      key: hostFile.describe("PEM file of the host: private key, readable for user 1000."),
+      certificate: hostFile
+        .optional()
+        .describe("PEM file of the host: certificate chain of the server."),
+      key: hostFile
+        .optional()
+        .describe("PEM file of the host: private key, readable for user 1000."),
+      acme: acme
+        .optional()
+        .describe(
+          "Instead of files: a certificate from an ACME server such as Let's Encrypt, for a proxy (Caddy) on the ports 80 and 443 of the host. With `expose: all-interfaces`, the embed server is reachable at `https://<domain>`, and Triton servers at their HTTP and gRPC ports + 1000, with TLS.",
+        ),
     })
+    .refine(
+      ({ certificate, key, acme: proxy }) =>
+        (certificate === undefined) === (key === undefined) &&
+        (certificate === undefined) !== (proxy === undefined),
+      "must have certificate and key, or acme",
+    )
+    .transform(({ certificate, key, acme: proxy }) => ({
+      files: certificate === undefined || key === undefined ? undefined : { certificate, key },
+      acme: proxy,
+    }))
     .optional()
     .describe(
       "HTTPS. The folders of the files are mounted; replaced files are used within seconds. Default: plain HTTP.",
