@@ -43,7 +43,7 @@ const commands: Readonly<Record<string, CommandEntry>> = {
   },
   drill: {
     description:
-      "drills on a Docker host: kill or freeze a server, fill its queue, memory or disk, corrupt a model file",
+      "drills on a Docker host: kill or freeze a server, fill its queue, memory or disk, corrupt a model file, expire a certificate",
     register: async (program) => (await import("./commands/drill.ts")).registerDrill(program),
   },
   k8s: {

@@ -1,10 +1,11 @@
-import { readFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { startClipstack } from "../../cli/test-programs.ts";
 import { perGpuHostPorts } from "../../contract/ports.ts";
+import { testCertificate } from "../../http/test-certificate.ts";
 import { hostDrillNames, parseDrillRecord } from "../../verify/drills/drill-record.ts";
 import { testDocker } from "./test-docker.ts";
 import { embedOnce, keepSending, until } from "./test-load.ts";
@@ -110,7 +111,7 @@ describe.skipIf(missing !== "")(
       expect(await startedAt()).toEqual(before);
     });
 
-    test.each(hostDrillNames)(
+    test.each(hostDrillNames.filter((name) => name !== "certificate"))(
       "the drill %s loses no request and restores the environment",
       async (name) => {
         const output = join(project.folder, `${name}.json`);
@@ -159,6 +160,29 @@ describe.skipIf(missing !== "")(
       for (const [index, at] of after.entries()) expect(at).not.toBe(before[index]);
       expect([...after].sort()).toEqual(after);
       expect(await project.plan("multi-gpu-4x")).toEqual([]);
+    });
+
+    test("an expired certificate is served and shown by a metric", async () => {
+      const tls = join(project.folder, "tls");
+      const [certificate, key] = [join(tls, "cert.pem"), join(tls, "key.pem")];
+      await mkdir(tls);
+      const pair = testCertificate();
+      await writeFile(certificate, pair.cert);
+      await writeFile(key, pair.key);
+      await settings({
+        topology: "per-gpu",
+        perGpu: { server: "emulator", maxQueueDelayMicroseconds: 2_000, modelControl: "none" },
+        embed: { port: ports[0], image: builtImage(), tls: { certificate, key } },
+      });
+      const deployed = await project.deploy("multi-gpu-4x");
+      expect(deployed.code, deployed.output).toBe(0);
+      const { code, output } = await project.clipstack(
+        ...["drill", "multi-gpu-4x", "certificate", "--seconds", "3", "--yes"],
+        ...["--report", join(project.folder, "reports")],
+      );
+      expect(code, output).toBe(0);
+      expect(await readFile(certificate, "utf8")).toBe(pair.cert);
+      expect(await readdir(tls)).toEqual(["cert.pem", "key.pem"]);
     });
 
     test("destroy leaves no container, network, volume or image", async () => {

@@ -20,6 +20,7 @@ export const hostDrillNames = [
   "memory",
   "disk",
   "model",
+  "certificate",
 ] as const;
 export type ClusterDrillName = (typeof clusterDrillNames)[number];
 export type HostDrillName = (typeof hostDrillNames)[number];

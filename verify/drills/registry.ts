@@ -1,3 +1,4 @@
+import { certificateDrill } from "./certificate.ts";
 import type { ClusterDrill } from "./cluster-run.ts";
 import { diskDrill } from "./disk.ts";
 import { drainDrill } from "./drain.ts";
@@ -30,6 +31,7 @@ export const hostDrills: Readonly<Record<HostDrillName, HostDrill>> = {
   memory: memoryDrill,
   disk: diskDrill,
   model: modelDrill,
+  certificate: certificateDrill,
 };
 
 /** Question that a drill answers. */
