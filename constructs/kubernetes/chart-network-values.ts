@@ -1,5 +1,12 @@
 import { z } from "zod";
-import { annotations, flag, integer, matching, reference } from "./chart-value-fields.ts";
+import {
+  annotations,
+  flag,
+  integer,
+  matching,
+  objectName,
+  reference,
+} from "./chart-value-fields.ts";
 
 const labelSelector = z.strictObject({
   matchLabels: z.record(z.string(), z.string()).optional(),
@@ -76,3 +83,42 @@ export const ingress = z
   })
   .prefault({})
   .describe("Ingress for the embed server.");
+
+/** Reference to a Gateway and to one of its listeners. */
+const parentRef = z.strictObject({
+  name: objectName,
+  namespace: objectName.optional(),
+  sectionName: objectName.optional(),
+  port: portNumber.optional(),
+});
+
+const gatewayRoute = (kind: "HTTPRoute" | "GRPCRoute", server: string, more: string) =>
+  z
+    .strictObject({
+      enabled: flag(
+        false,
+        `Whether the chart creates a ${kind} (Gateway API) for ${server}.${more}`,
+      ),
+      parentRefs: z
+        .array(parentRef)
+        .default([])
+        .describe("Gateways; `sectionName` names the listener, which must have TLS."),
+      hostnames: z
+        .array(z.string().regex(/^(\*\.)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/))
+        .default([])
+        .describe("Host names of the requests; empty takes those of the listener."),
+      allowPlaintext: flag(
+        false,
+        "Whether `parentRefs` may have no `sectionName`, so that the route is also attached to listeners without TLS.",
+      ),
+      annotations: annotations("Annotations."),
+    })
+    .prefault({})
+    .describe(`${kind} for ${server}.`);
+
+export const httpRoute = gatewayRoute("HTTPRoute", "the embed server", "");
+export const grpcRoute = gatewayRoute(
+  "GRPCRoute",
+  "Triton",
+  " Its clients may connect to Triton unless `networkPolicy.tritonFrom` says which.",
+);

@@ -6,7 +6,7 @@ import { modelEntry, modelList } from "../../contract/server/model-list.ts";
 import { otlpEndpoint } from "../../contract/server/server-env.ts";
 import { tracing } from "../../contract/server/tracing.ts";
 import { embed } from "./chart-embed-values.ts";
-import { ingress, networkPolicy } from "./chart-network-values.ts";
+import { grpcRoute, httpRoute, ingress, networkPolicy } from "./chart-network-values.ts";
 import { triton } from "./chart-triton-values.ts";
 import {
   annotations,
@@ -179,6 +179,8 @@ export const chartValues = z.strictObject({
     .prefault({})
     .describe("LimitRange of the namespace: defaults and maximum of a container."),
   ingress,
+  httpRoute,
+  grpcRoute,
   networkPolicy,
   serviceMonitor: z
     .strictObject({

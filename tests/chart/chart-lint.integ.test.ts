@@ -44,8 +44,16 @@ const more: Readonly<Record<string, ChartValues>> = {
       tlsSecretName: "public-tls",
       annotations: { "cert-manager.io/cluster-issuer": "letsencrypt" },
     },
+    httpRoute: {
+      enabled: true,
+      parentRefs: [{ name: "public", namespace: "gateways", sectionName: "https", port: 443 }],
+      hostnames: ["embed.example.com"],
+      annotations: { a: "b" },
+    },
+    grpcRoute: { enabled: true, parentRefs: [{ name: "public", sectionName: "grpcs" }] },
     triton: {
       enabled: true,
+      allowUnauthenticated: true,
       backend: "tensorrt",
       gpus: 4,
       engineCache: { enabled: true, storageClass: "nfs", accessMode: "ReadWriteMany" },

@@ -1089,6 +1089,32 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "ingress.tlsSecretName is required with ingress.enabled (or set ingress.allowPlaintext if a load balancer has the certificate)",
       ],
       [
+        "on an HTTPRoute without a key",
+        { httpRoute: { enabled: true, parentRefs: [{ name: "public", sectionName: "https" }] } },
+        "embed.auth.existingSecret is required with httpRoute.enabled (or set embed.auth.allowAnonymous if the network restricts access)",
+      ],
+      [
+        "on an HTTPRoute without a Gateway",
+        { httpRoute: { enabled: true }, embed: { auth: { existingSecret: "keys" } } },
+        "httpRoute.parentRefs must have at least one Gateway with httpRoute.enabled",
+      ],
+      [
+        "on an HTTPRoute for listeners without TLS",
+        {
+          httpRoute: { enabled: true, parentRefs: [{ name: "public" }] },
+          embed: { auth: { existingSecret: "keys" } },
+        },
+        "httpRoute.parentRefs.0.sectionName is required: the listener with TLS (or set httpRoute.allowPlaintext if all listeners of the Gateway may have the route)",
+      ],
+      [
+        "on a GRPCRoute to a Triton server without authentication",
+        {
+          triton: { enabled: true, server: "emulator", gpus: 0 },
+          grpcRoute: { enabled: true, parentRefs: [{ name: "public", sectionName: "grpcs" }] },
+        },
+        "triton.allowUnauthenticated must be true with grpcRoute.enabled: Triton has no authentication",
+      ],
+      [
         "on keys without the key that reads metrics",
         { embed: { auth: { keysSecret: "clients" } } },
         "embed.auth.existingSecret is required with embed.auth.keysSecret: it has the key of the client that reads metrics and runs helm test",

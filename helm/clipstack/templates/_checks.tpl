@@ -50,6 +50,9 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- fail "ingress.tlsSecretName is required with ingress.enabled (or set ingress.allowPlaintext if a load balancer has the certificate)" -}}
 {{- end -}}
 {{- end -}}
+{{- if and $v.httpRoute.enabled (not (or $auth.existingSecret $auth.allowAnonymous)) -}}
+{{- fail "embed.auth.existingSecret is required with httpRoute.enabled (or set embed.auth.allowAnonymous if the network restricts access)" -}}
+{{- end -}}
 {{- if and $auth.keysSecret (not $auth.existingSecret) -}}
 {{- fail "embed.auth.existingSecret is required with embed.auth.keysSecret: it has the key of the client that reads metrics and runs helm test" -}}
 {{- end -}}
@@ -158,6 +161,24 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- end -}}
 {{- if and $scaling.enabled (eq $scaling.metric "queue-time") (eq $scaling.source "keda") (not $scaling.prometheus.url) -}}
 {{- fail "triton.autoscaling.prometheus.url is required with triton.autoscaling.source keda" -}}
+{{- end -}}
+{{- end -}}
+
+{{- if and $v.triton.enabled $v.grpcRoute.enabled (not $v.triton.allowUnauthenticated) -}}
+{{- fail "triton.allowUnauthenticated must be true with grpcRoute.enabled: Triton has no authentication" -}}
+{{- end -}}
+{{- if and $v.triton.enabled $v.grpcRoute.enabled (eq $v.model.weights "image") -}}
+{{- fail "grpcRoute.enabled must be false with model.weights image: clients could load and unload models" -}}
+{{- end -}}
+{{- range $name := list "httpRoute" "grpcRoute" -}}
+{{- $route := index $v $name -}}
+{{- if $route.enabled -}}
+{{- if not $route.parentRefs }}{{ fail (printf "%s.parentRefs must have at least one Gateway with %s.enabled" $name $name) }}{{ end -}}
+{{- range $index, $parent := $route.parentRefs -}}
+{{- if not (or $parent.sectionName $route.allowPlaintext) -}}
+{{- fail (printf "%s.parentRefs.%d.sectionName is required: the listener with TLS (or set %s.allowPlaintext if all listeners of the Gateway may have the route)" $name $index $name) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
