@@ -185,6 +185,14 @@ test("passes further values to the chart", () => {
 });
 
 test.each([
+  ["", "http"],
+  ["chartValues: { embed: { tls: { secretName: embed-tls } } }", "https"],
+])("the endpoint with the settings '%s' has the scheme %s", (settings, scheme) => {
+  const { services } = synthInference(settings, { weights: "image" });
+  expect(services[0]?.endpoints[0]?.url).toMatch(new RegExp(`^${scheme}://`));
+});
+
+test.each([
   [
     "embed: { image: { repository: other } }",
     "chartValues.embed.image.repository must be absent: other settings determine it",

@@ -98,10 +98,11 @@ function namesOf({ models }: ClusterPlan): string[] {
 }
 
 function embedService(
-  { embed, namespace }: ClusterInferenceProps,
+  { embed, namespace, chartValues }: ClusterInferenceProps,
   plan: ClusterPlan,
 ): PlannedService {
-  const url = `http://${podObjectName("embed")}.${namespace}.svc:${embedPort}`;
+  const scheme = chartValues?.embed?.tls?.secretName ? "https" : "http";
+  const url = `${scheme}://${podObjectName("embed")}.${namespace}.svc:${embedPort}`;
   return {
     name: "embed",
     kind: "embed",
