@@ -218,10 +218,13 @@ export const chartValues = z.strictObject({
         .union(secondsBuckets.map((bound) => z.literal(bound)))
         .default(0.25)
         .describe("SLO of the alerts: 99 % of the requests take at most this time in seconds."),
-      gpuSelector: text(
-        'gpu!=""',
-        "Label matchers of DCGM exporter's series of the GPUs; by default every GPU of the cluster.",
-      ),
+      gpuSelector: z
+        .string()
+        .regex(/^\w+(=|!=|=~|!~)"[\w.*+?|()[\]^$/-]*"(,\w+(=|!=|=~|!~)"[\w.*+?|()[\]^$/-]*")*$/)
+        .default('gpu!=""')
+        .describe(
+          "Label matchers of DCGM exporter's series of the GPUs; by default every GPU of the cluster.",
+        ),
       usdPerHour: amount("Price of the release in US dollars per hour; 0 if not known."),
       predictedImagesPerSecond: amount(
         "Images per second at saturation, from `clipstack capacity`; 0 if not known.",

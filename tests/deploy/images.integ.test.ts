@@ -307,7 +307,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
       const { stdout } = await server.exec("sh", "-c", `ls /models /models/${fp32Name}/1`);
       // other models of the context are not in the image
       expect(stdout.trim().split("\n")).toEqual([
-        ...["/models:", fp32Name, tritonModelName(defaultModel, "trt"), ""],
+        ...["/models:", "models.json", fp32Name, tritonModelName(defaultModel, "trt"), ""],
         ...[`/models/${fp32Name}/1:`, "model.onnx"],
       ]);
     });
