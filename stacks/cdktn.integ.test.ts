@@ -64,7 +64,14 @@ beforeAll(() => {
     symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name), "dir");
   }
   const shipped = (path: string) => !/node_modules|\.test\.ts$/.test(path);
-  for (const source of ["constructs", "stacks", "contract", "model-tools", "review/input"]) {
+  for (const source of [
+    "constructs",
+    "stacks",
+    "monitoring",
+    "contract",
+    "model-tools",
+    "review/input",
+  ]) {
     cpSync(join(root, source), join(folder, source), {
       recursive: true,
       filter: (path) => shipped(path.slice(root.length)),
