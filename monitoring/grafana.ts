@@ -9,7 +9,7 @@ import {
 import { DataqueryBuilder } from "@grafana/grafana-foundation-sdk/prometheus";
 import { PanelBuilder as StatBuilder } from "@grafana/grafana-foundation-sdk/stat";
 import { PanelBuilder as LinesBuilder } from "@grafana/grafana-foundation-sdk/timeseries";
-import { type Dashboard, type Panel, type VariableName, variables } from "./dashboards.ts";
+import { type Dashboard, type Panel, type VariableName, variables } from "./dashboard.ts";
 
 const datasource = { type: "prometheus", uid: "$datasource" } as const;
 

@@ -1,9 +1,8 @@
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
 import { engineCacheMount } from "../../contract/model-config.ts";
-import { serverUser } from "./container-defaults.ts";
 import type { GpuHost } from "./gpu-host.ts";
-import { OneShot } from "./one-shot.ts";
+import { giveToServerUser } from "./one-shot.ts";
 import type { ServerImage } from "./server-image.ts";
 
 export interface EngineCacheProps {
@@ -42,18 +41,12 @@ export class EngineCache extends Construct {
       provider: host.provider,
     });
     host.require({ disk: [{ what: `TensorRT engines of ${service}`, miB: models * enginesMiB }] });
-    // a new volume belongs to root, and Triton does not run as root
-    new OneShot(this, "owner", {
+    giveToServerUser(this, {
       host,
       image: tools,
       service: `${service}-engines`,
-      run: {
-        entrypoint: ["chown"],
-        command: [serverUser, engineCacheMount],
-        capabilities: { add: ["CAP_CHOWN"], drop: ["ALL"] },
-        networkMode: "none",
-        volumes: [{ volumeName: this.volume.name, containerPath: engineCacheMount }],
-      },
+      volumeName: this.volume.name,
+      mount: engineCacheMount,
       versions: [image.version],
     });
   }

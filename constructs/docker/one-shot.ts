@@ -3,7 +3,7 @@ import { Container, type ContainerConfig } from "@cdktf/provider-docker/lib/cont
 import { Construct } from "constructs";
 import { asWritten, TerraformStack } from "../terraform/cdktf.ts";
 import { expression } from "../terraform/expression.ts";
-import { hardened, labels } from "./container-defaults.ts";
+import { hardened, labels, serverUser } from "./container-defaults.ts";
 import type { GpuHost } from "./gpu-host.ts";
 import type { ServerImage } from "./server-image.ts";
 
@@ -75,4 +75,29 @@ export class OneShot extends Construct {
     this.container.addOverride("timeouts.create", "2h");
     host.addPrerequisite(this.container, expression(key));
   }
+}
+
+/**
+ * Adds a one-shot container `owner` that gives a volume to the user of the servers. A new volume belongs to root.
+ *
+ * @param mount - Mount path of the volume in the container.
+ */
+export function giveToServerUser(
+  scope: Construct,
+  {
+    volumeName,
+    mount,
+    ...props
+  }: Omit<OneShotProps, "run"> & { volumeName: string; mount: string },
+): OneShot {
+  return new OneShot(scope, "owner", {
+    ...props,
+    run: {
+      entrypoint: ["chown"],
+      command: [serverUser, mount],
+      capabilities: { add: ["CAP_CHOWN"], drop: ["ALL"] },
+      networkMode: "none",
+      volumes: [{ volumeName, containerPath: mount }],
+    },
+  });
 }

@@ -14,7 +14,6 @@ import {
   hardened,
   healthcheck,
   labels,
-  serverUser,
   stopAfter,
   tmpfs,
   verdictSeconds,
@@ -23,7 +22,7 @@ import { hostFileMounts } from "./embed-access.ts";
 import type { GpuHost } from "./gpu-host.ts";
 import { HealthGate } from "./health-gate.ts";
 import { bindAddress, type HostUse } from "./host-plan.ts";
-import { OneShot } from "./one-shot.ts";
+import { giveToServerUser } from "./one-shot.ts";
 
 export interface TlsProxyProps {
   readonly host: GpuHost;
@@ -64,18 +63,12 @@ export class TlsProxy extends Construct {
       name: `${objectName(this)}-certificates`,
     });
     const { http, https, health } = tlsProxyContainerPorts;
-    // a new volume belongs to root
-    new OneShot(this, "owner", {
+    giveToServerUser(this, {
       host,
       image,
       service: `${service}-certificates`,
-      run: {
-        entrypoint: ["chown"],
-        command: [serverUser, storage],
-        capabilities: { add: ["CAP_CHOWN"], drop: ["ALL"] },
-        networkMode: "none",
-        volumes: [{ volumeName: volume.name, containerPath: storage }],
-      },
+      volumeName: volume.name,
+      mount: storage,
       versions: [],
     });
     host.require(hostUse(service, acme), this);

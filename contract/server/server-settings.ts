@@ -56,7 +56,7 @@ export const settableVariables = (Object.keys(serverEnv.shape) as ServerEnvName[
   (name): name is SettableVariable => !(name in ownedVariables),
 );
 
-/** Schema of a setting: the values of its variable as numbers, words or lists. */
+/** Returns the schema of a setting: its variable has a whole number, one of several words, or a list of texts. */
 function settingOf(name: SettableVariable): z.ZodType {
   const variable = serverEnv.shape[name];
   const { type, items, minimum, maximum, ...words } = z.toJSONSchema(variable, {
@@ -69,14 +69,7 @@ function settingOf(name: SettableVariable): z.ZodType {
       ? z.enum(words.enum)
       : type === "integer"
         ? integer(minimum ?? 0, maximum ?? Number.MAX_SAFE_INTEGER)
-        : type === "number"
-          ? z
-              .number()
-              .min(minimum ?? 0)
-              .max(maximum ?? 1)
-          : type === "string"
-            ? textOf(variable)
-            : z.array(textOf(variable));
+        : z.array(elementOf(variable));
   const note = fallback === undefined || items !== undefined ? "" : ` Default: ${fallback}.`;
   const text = `${variable.description}${note}`.replace(/\b[A-Z]+(_[A-Z]+)+\b/g, (mentioned) =>
     settableVariables.some((known) => known === mentioned)
@@ -86,8 +79,8 @@ function settingOf(name: SettableVariable): z.ZodType {
   return value.optional().describe(text);
 }
 
-/** Returns the schema of a text, or of one element of a list, that applies the validation rule of the server's variable. */
-function textOf(variable: z.ZodType): z.ZodType {
+/** Returns the schema of one element of a list, which applies the validation rule of the server's variable. */
+function elementOf(variable: z.ZodType): z.ZodType {
   return z.string().superRefine((value, context) => {
     const [issue] = variable.safeParse(value).error?.issues ?? [];
     if (issue !== undefined) context.addIssue({ code: "custom", message: issue.message });

@@ -303,15 +303,13 @@ export const kubernetesSettings = z.strictObject({
     .record(z.string(), z.unknown())
     .superRefine((values, context) => {
       for (const issue of chartValues.safeParse(values).error?.issues ?? []) {
-        const paths =
-          issue.code === "unrecognized_keys"
-            ? issue.keys.map((key) => [...issue.path, key])
-            : [issue.path];
-        const message =
-          issue.code === "unrecognized_keys"
-            ? "must be a value of the chart (helm/clipstack/README.md#values)"
-            : rule(issue);
-        for (const path of paths) context.addIssue({ code: "custom", path: [...path], message });
+        const isUnknown = issue.code === "unrecognized_keys";
+        const message = isUnknown
+          ? "must be a value of the chart (helm/clipstack/README.md#values)"
+          : rule(issue);
+        for (const key of isUnknown ? issue.keys.map((name) => [name]) : [[]]) {
+          context.addIssue({ code: "custom", path: [...issue.path, ...key], message });
+        }
       }
     })
     .default({})
