@@ -331,11 +331,14 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
     expect(annotated.triton.podAnnotations).toMatchObject({ "prometheus.io/port": "8002" });
   });
 
-  test("require the key in a Secret, which the environment output declares", () => {
-    const yaml = "createNamespace: false\nembed: { service: LoadBalancer, keySecret: embed-key }";
+  test("require the keys and the certificate of Secrets, which the environment output declares", () => {
+    const yaml =
+      "createNamespace: false\nembed: { service: LoadBalancer, keySecret: embed-key, keysSecret: clients, tls: { secret: embed-tls } }\nscraping: annotations";
     expect(values(yaml).embed).toMatchObject({
       service: { type: "LoadBalancer" },
-      auth: { existingSecret: "embed-key", existingSecretKey: "api-key", allowAnonymous: false },
+      auth: { existingSecret: "embed-key", existingSecretKey: "api-key", keysSecret: "clients" },
+      tls: { secretName: "embed-tls" },
+      podAnnotations: { "prometheus.io/scheme": "https" },
     });
     expect(synthesized(yaml).environment.services[0]).toMatchObject({ authorization: "bearer" });
     expect(synthesized().environment.services[0]).not.toHaveProperty("authorization");
@@ -515,10 +518,25 @@ describe("k8s-gpu fails", () => {
       ["triton.enabled must be true when embed.backend is triton, got false"],
     ],
     [
-      "an exposed embed server without authentication",
+      "an exposed embed server without authentication and TLS",
       "embed: { service: NodePort }",
       [
         "embed.keySecret must name a Secret with the key when embed.service is NodePort, or embed.allowAnonymous must be true, got nothing",
+        "embed.tls must name a Secret with a certificate when embed.service is NodePort, because requests would be sent in clear text; allowPlaintext: true exposes the port anyway, got nothing",
+      ],
+    ],
+    [
+      "keys of clients without one of Prometheus",
+      "createNamespace: false\nembed: { keysSecret: clients }",
+      [
+        "embed.keySecret must name a Secret with the key of Prometheus when embed.keysSecret has those of the clients, got nothing",
+      ],
+    ],
+    [
+      "an Ingress without TLS in the chart values",
+      "chartValues: { ingress: { enabled: true, host: a.example } }",
+      [
+        "chartValues.ingress.tlsSecretName must name a Secret, because requests would be sent in clear text, got nothing",
       ],
     ],
     [
@@ -549,10 +567,11 @@ describe("k8s-gpu fails", () => {
     ],
     [
       "existing objects in a namespace that the deployment creates",
-      "imagePullSecret: registry\nembed: { keySecret: key }\nmodel: { weights: pvc, claim: weights }",
+      "imagePullSecret: registry\nembed: { keySecret: key, tls: { secret: cert } }\nmodel: { weights: pvc, claim: weights }",
       [
         "createNamespace must be false when imagePullSecret names an existing object of the namespace ('registry'), got true",
         "createNamespace must be false when embed.keySecret names an existing object of the namespace ('key'), got true",
+        "createNamespace must be false when embed.tls.secret names an existing object of the namespace ('cert'), got true",
         "createNamespace must be false when model.claim names an existing object of the namespace ('weights'), got true",
       ],
     ],

@@ -57,6 +57,7 @@ const prerequisites: Settings = {
   "single-gpu tritonTrt.allowUnauthenticated": { tritonTrt: { expose: "all-interfaces" } },
   "multi-gpu perGpu.allowUnauthenticated": { perGpu: { expose: "all-interfaces" } },
   "multi-gpu perGpu.backend": { perGpu: { backend: "onnxruntime" } },
+  "kubernetes embed.allowPlaintext": { embed: { service: "NodePort" } },
   "kubernetes triton.backend": { triton: { backend: "onnxruntime" } },
   "kubernetes triton.engineCache.enabled": { triton: { engineCache: { enabled: false } } },
 };
@@ -69,6 +70,8 @@ const texts: Settings = {
   keyFile: "/etc/prometheus/key",
   image: "registry.example/other:1.0",
   keySecret: "token",
+  keysSecret: "clients",
+  secret: "certificate",
   certificate: "/etc/other/tls.crt",
   key: "/etc/other/tls.key",
   keys: "/etc/other/keys.json",

@@ -3,6 +3,7 @@ import { graceSeconds, preStopSeconds, startSeconds } from "../../contract/pods.
 import { embedPort } from "../../contract/ports.ts";
 import { serverSettings } from "../../contract/server/server-settings.ts";
 import {
+  allowPlaintext,
   budget,
   image,
   imagePull,
@@ -77,6 +78,9 @@ export const embed = z
       })
       .prefault({})
       .describe("TLS of the embed server."),
+    allowPlaintext: allowPlaintext(
+      "Whether a Service reachable from outside the cluster may have no TLS.",
+    ),
     replicas: replicas(2),
     autoscaling: z
       .strictObject(scaling(false, 2, 6))

@@ -194,6 +194,10 @@ export const service = (port: number | undefined) =>
     })
     .prefault({});
 
+/** Permission to send requests in clear text, which the review of a change accepts too. */
+export const allowPlaintext = (what: string) =>
+  flag(false, `${what} For a private network, or a load balancer that has the certificate.`);
+
 export const imagePull = (component: PodComponent) =>
   integer(0, 14_400)
     .default(imagePullSeconds[component])

@@ -3,6 +3,7 @@ import { maxGpus } from "../../contract/gpus.ts";
 import { graceSeconds, preStopSeconds } from "../../contract/pods.ts";
 import { tritonStartSeconds } from "../models/triton-times.ts";
 import {
+  allowPlaintext,
   budget,
   image,
   imagePull,
@@ -95,6 +96,9 @@ export const triton = z
     allowUnauthenticated: flag(
       false,
       "Whether Triton, which has no authentication, may be reachable from outside the cluster.",
+    ),
+    allowPlaintext: allowPlaintext(
+      "Whether Triton, which has no TLS, may be reachable from outside the cluster.",
     ),
     service: service(undefined).describe(
       "Service of the Triton servers. A second, headless Service is for gRPC.",

@@ -87,6 +87,7 @@ export function chartValuesForKind(props: KindChartProps): ChartValues {
       service: nodePort === undefined ? { type: "ClusterIP" } : { type: "NodePort", nodePort },
       // reachable only from the cluster, or through a NodePort on the loopback interface
       auth: { allowAnonymous: true },
+      ...(nodePort !== undefined && { allowPlaintext: true }),
       autoscaling: { enabled: true, ...autoscaler },
       budget: { enabled: true, ...budget },
     },

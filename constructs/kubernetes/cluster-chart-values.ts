@@ -41,12 +41,15 @@ export function clusterChartValues(props: ClusterInferenceProps, plan: ClusterPl
           existingSecret: embed.keySecret,
           existingSecretKey: tokenKey,
         }),
+        ...(embed.keysSecret !== undefined && { keysSecret: embed.keysSecret }),
         allowAnonymous: embed.allowAnonymous,
       },
+      ...(embed.tls !== undefined && { tls: { secretName: embed.tls.secret } }),
+      ...(embed.allowPlaintext && { allowPlaintext: true }),
       ...scalingValues(embed.autoscaler),
       budget: { enabled: true, ...embed.budget },
       ...(plan.embed.gpus > 0 && gpuNodeScheduling(cluster)),
-      ...scrapeAnnotations(scraping, embedPort),
+      ...scrapeAnnotations(scraping, embedPort, embed.tls === undefined ? "http" : "https"),
     },
     triton: triton.enabled ? tritonValues(props, plan) : { enabled: false },
     quota: chartQuota(quota, cluster.accelerator === "gpu" ? quota.gpus : 0, cluster.resourceName),
@@ -178,13 +181,14 @@ function gpuNodeScheduling({ pool }: GpuCluster) {
 }
 
 /** Annotations by which a Prometheus without the operator discovers pods. */
-function scrapeAnnotations(scraping: Scraping, port: number) {
+function scrapeAnnotations(scraping: Scraping, port: number, scheme = "http") {
   if (scraping !== "annotations") return {};
   return {
     podAnnotations: {
       "prometheus.io/scrape": "true",
       "prometheus.io/port": String(port),
       "prometheus.io/path": "/metrics",
+      ...(scheme === "https" && { "prometheus.io/scheme": scheme }),
     },
   };
 }

@@ -17,6 +17,7 @@ import type { ClusterEmbed, ClusterInferenceProps, ClusterPlan } from "./cluster
 import { towerFilesFindings } from "./cluster-weights.ts";
 import type { GpuCluster } from "./gpu-cluster.ts";
 import { namedObjects } from "./namespace-requirements.ts";
+import { plaintextValueFindings } from "./plaintext-values.ts";
 
 /** Findings of the embed server and Triton servers in a cluster that are known during synthesis. */
 export function clusterFindings(
@@ -55,6 +56,13 @@ export function clusterFindings(
     ...serverFindings(embed.server, deviceOf(embed, plan)).map((line) => `embed.${line}`),
     ...podFindings("embed"),
     ...exposureFindings(embed),
+    ...findingIf(
+      embed.keysSecret !== undefined && embed.keySecret === undefined,
+      "embed.keySecret",
+      "name a Secret with the key of Prometheus when embed.keysSecret has those of the clients",
+      "nothing",
+    ),
+    ...plaintextValueFindings(props.chartValues ?? {}).map((line) => `chartValues.${line}`),
     ...findingIf(
       embed.backend === "triton" && !triton.enabled,
       "triton.enabled",
@@ -141,18 +149,33 @@ function podVramFindings(
   ];
 }
 
-/** Rejects a Service that is reachable from outside the cluster without authentication, unless the settings allow it. */
-function exposureFindings({ service, keySecret, allowAnonymous }: ClusterEmbed): readonly string[] {
-  if (keySecret !== undefined && allowAnonymous) {
-    const must = "be false when embed.keySecret names a Secret";
-    return [finding("embed.allowAnonymous", must, "true")];
-  }
-  return findingIf(
-    service !== "ClusterIP" && keySecret === undefined && !allowAnonymous,
-    "embed.keySecret",
-    `name a Secret with the key when embed.service is ${service}, or embed.allowAnonymous must be true`,
+/** Rejects a Service that is reachable from outside the cluster without authentication or TLS, unless the settings allow it. */
+function exposureFindings({
+  service,
+  keySecret,
+  allowAnonymous,
+  tls,
+  allowPlaintext = false,
+}: ClusterEmbed): readonly string[] {
+  const plaintext = findingIf(
+    service !== "ClusterIP" && tls === undefined && !allowPlaintext,
+    "embed.tls",
+    `name a Secret with a certificate when embed.service is ${service}, because requests would be sent in clear text; allowPlaintext: true exposes the port anyway`,
     "nothing",
   );
+  if (keySecret !== undefined && allowAnonymous) {
+    const must = "be false when embed.keySecret names a Secret";
+    return [finding("embed.allowAnonymous", must, "true"), ...plaintext];
+  }
+  return [
+    ...findingIf(
+      service !== "ClusterIP" && keySecret === undefined && !allowAnonymous,
+      "embed.keySecret",
+      `name a Secret with the key when embed.service is ${service}, or embed.allowAnonymous must be true`,
+      "nothing",
+    ),
+    ...plaintext,
+  ];
 }
 
 function weightsFindings({ model, triton }: ClusterInferenceProps): readonly string[] {

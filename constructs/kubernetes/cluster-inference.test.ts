@@ -186,7 +186,7 @@ test("passes further values to the chart", () => {
 
 test.each([
   ["", "http"],
-  ["chartValues: { embed: { tls: { secretName: embed-tls } } }", "https"],
+  ["createNamespace: false\nembed: { tls: { secret: embed-tls } }", "https"],
 ])("the endpoint with the settings '%s' has the scheme %s", (settings, scheme) => {
   const { services } = synthInference(settings, { weights: "image" });
   expect(services[0]?.endpoints[0]?.url).toMatch(new RegExp(`^${scheme}://`));
@@ -200,6 +200,10 @@ test.each([
   [
     "embed: { auth: { existingSecret: key } }",
     "chartValues.embed.auth must be absent: other settings determine it",
+  ],
+  [
+    "triton: { service: { type: NodePort } }",
+    "chartValues.triton.service.type must be absent: other settings determine it",
   ],
   ["triton: { gpus: 8 }", "chartValues.triton.gpus must be absent: other settings determine it"],
   [

@@ -98,10 +98,10 @@ function namesOf({ models }: ClusterPlan): string[] {
 }
 
 function embedService(
-  { embed, namespace, chartValues }: ClusterInferenceProps,
+  { embed, namespace }: ClusterInferenceProps,
   plan: ClusterPlan,
 ): PlannedService {
-  const scheme = chartValues?.embed?.tls?.secretName ? "https" : "http";
+  const scheme = embed.tls === undefined ? "http" : "https";
   const url = `${scheme}://${podObjectName("embed")}.${namespace}.svc:${embedPort}`;
   return {
     name: "embed",

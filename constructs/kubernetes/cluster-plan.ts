@@ -55,8 +55,26 @@ export interface ClusterEmbed {
    * @default - no authentication
    */
   readonly keySecret?: string;
+  /**
+   * Secret of the namespace whose key `keys.json` lists the keys of clients. Requires `keySecret`.
+   *
+   * @default - only the key of `keySecret`
+   */
+  readonly keysSecret?: string;
   /** Whether a Service reachable from outside the cluster may have no authentication. */
   readonly allowAnonymous: boolean;
+  /**
+   * Secret of the namespace with the certificate of the embed server, which names the Service.
+   *
+   * @default - plain HTTP
+   */
+  readonly tls?: { readonly secret: string };
+  /**
+   * Whether a Service reachable from outside the cluster may have no TLS.
+   *
+   * @default false
+   */
+  readonly allowPlaintext?: boolean;
   readonly resources: Resources;
   /** Autoscaling; off if the minimum equals the maximum. */
   readonly autoscaler: CpuScaling;

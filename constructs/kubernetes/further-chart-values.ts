@@ -18,13 +18,17 @@ const determined: ReadonlySet<string> = new Set([
     ["enabled", "backend", "replicas", "spareGpu", "resources"].map((key) => `${component}.${key}`),
   ),
   "embed.accelerator",
+  "embed.allowPlaintext",
   "embed.auth",
+  "embed.tls",
+  "triton.allowPlaintext",
   "triton.allowUnauthenticated",
   "triton.engineCache",
   "triton.gpus",
   "triton.modelConfig",
   "triton.modelKind",
   "triton.server",
+  "triton.service.type",
 ]);
 
 /** Returns one finding for each value of `further` that the other settings determine. */

@@ -48,6 +48,8 @@ export function namedObjects(
   return [
     { kind: "secret", name: imagePullSecret, setting: "imagePullSecret" },
     { kind: "secret", name: embed.keySecret, setting: "embed.keySecret" },
+    { kind: "secret", name: embed.keysSecret, setting: "embed.keysSecret" },
+    { kind: "secret", name: embed.tls?.secret, setting: "embed.tls.secret" },
     {
       kind: "persistentvolumeclaim",
       name: model.weights === "pvc" ? model.claim : undefined,

@@ -1,6 +1,7 @@
 import { Composer, type Document, Parser } from "yaml";
+import type { Values } from "../input/change.ts";
 import { hidden } from "../input/secrets.ts";
-import { isObject, toList } from "../input/value-paths.ts";
+import { blocksOf, isObject, toList } from "../input/value-paths.ts";
 
 /** Helm chart values, stored as YAML texts of a release. */
 
@@ -30,6 +31,23 @@ export function chartDocuments(values: unknown): Readonly<Record<string, unknown
     }
   }
   return merged;
+}
+
+/** Merged `values` and `set` of a release; without items of lists that `set` names, such as `parentRefs[0].name`. */
+export function releaseValues(release: Values | undefined): Readonly<Record<string, unknown>> {
+  return blocksOf(release?.set).reduce<Readonly<Record<string, unknown>>>(
+    (merged, { name, value, type }) => {
+      const path = String(name).split(/(?<!\\)\./);
+      if (typeof value !== "string" || path.some((step) => step.includes("["))) return merged;
+      const isFlag = type !== "string" && /^(true|false)$/.test(value);
+      const inner = path.reduceRight<unknown>(
+        (below, step) => ({ [step.replaceAll("\\", "")]: below }),
+        isFlag ? value === "true" : value,
+      );
+      return mergeValues(merged, inner as typeof merged);
+    },
+    chartDocuments(release?.values) ?? {},
+  );
 }
 
 /** Maximum nesting depth, because the recursive YAML parser could exhaust the stack. */

@@ -1,10 +1,10 @@
 import { type Environment, environment } from "../../contract/environment.ts";
 import { type GpuSpec, gpuResource, gpuSpecOf } from "../../contract/gpus.ts";
 import type { ResourceChange, StackChange, Values } from "../input/change.ts";
-import { baseType } from "../input/resource-types.ts";
+import { asTyped, baseType } from "../input/resource-types.ts";
 import { isOwnChart } from "../input/stack-facts.ts";
 import { cached } from "./cached.ts";
-import { chartDocuments } from "./chart-documents.ts";
+import { releaseValues } from "./chart-documents.ts";
 import { at, block, blocks, cpuMillicores, map, memoryMiB, number, text } from "./values.ts";
 
 /** Data of a stack after the change, shared by several rules. */
@@ -25,6 +25,15 @@ const byType = cached(({ resources }: StackChange): ReadonlyMap<string, Resource
 /** Resources of a type after the change, in all API versions: `kubernetes_deployment` includes `kubernetes_deployment_v1`. */
 export function resourcesOf(change: StackChange, type: string): readonly ResourceChange[] {
   return byType(change).get(type) ?? [];
+}
+
+/** {@link resourcesOf}, with those declared as `kubernetes_manifest`. */
+export function objectsOf(change: StackChange, type: string): readonly ResourceChange[] {
+  const manifests = resourcesOf(change, "kubernetes_manifest").flatMap((resource) => {
+    const typed = asTyped(resource.type, resource.after ?? {});
+    return typed.type === type ? [{ ...resource, after: typed.values }] : [];
+  });
+  return [...resourcesOf(change, type), ...manifests];
 }
 
 /** {@link resourcesOf} as an argument of {@link each}. */
@@ -285,7 +294,7 @@ export const releasesOf = cached(
       .map((resource) => ({
         address: resource.address,
         resource,
-        values: chartDocuments(resource.after?.values) ?? {},
+        values: releaseValues(resource.after),
       })),
 );
 

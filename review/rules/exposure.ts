@@ -1,5 +1,5 @@
 import { selects } from "../../artefact/cluster-objects.ts";
-import { type PortClaim, plaintextLabel, portConflicts } from "../../constructs/checks/ports.ts";
+import { type PortClaim, portConflicts } from "../../constructs/checks/ports.ts";
 import { isLoopback } from "../../contract/loopback.ts";
 import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import { serviceTypes } from "../facts/chart-documents.ts";
@@ -25,6 +25,7 @@ import {
 } from "../facts/workloads.ts";
 import type { StackChange } from "../input/change.ts";
 import { withoutUser } from "../input/secrets.ts";
+import { onLoopback, openPorts, plainTextMatches } from "./plain-text.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 
 const tunnelHint = (service: string) =>
@@ -34,18 +35,6 @@ const tunnelHint = (service: string) =>
 function serviceType(value: unknown): string {
   const type = text(value) ?? "ClusterIP";
   return serviceTypes.test(type) ? type : "(invalid type)";
-}
-
-/** Published ports that other hosts can reach. */
-function openPorts({ values }: ServiceContainer) {
-  return publishedPorts(values).filter(({ ip }) => !isLoopback(ip));
-}
-
-/** Returns whether the settings of a container allow plain text. */
-function allowsPlaintext({ values }: ServiceContainer): boolean {
-  return blocks(values.labels).some(
-    ({ label, value }) => label === `clipstack.${plaintextLabel}` && value === "true",
-  );
 }
 
 /** Addresses at which other hosts reach a service through a proxy with TLS, while its container is on the loopback interface. */
@@ -173,18 +162,7 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "plain-text-exposed",
     severity: "error",
     fix: "set embed.tls, set expose to loopback, or set allowPlaintext: true if the network is private or a proxy has TLS",
-    *find(change) {
-      for (const container of serviceContainers(change)) {
-        const isServer = container.kind === "embed" || container.kind === "triton";
-        if (!isServer || container.env.has("TLS_CERT_FILE") || allowsPlaintext(container)) continue;
-        const [open] = openPorts(container);
-        if (open === undefined) continue;
-        yield {
-          address: container.address,
-          message: `must have TLS if it is reachable from other hosts, at ${hostAddress(open)}: requests and keys are sent in clear text`,
-        };
-      }
-    },
+    find: plainTextMatches,
   }),
   rule({
     id: "host-network",
@@ -266,15 +244,6 @@ export const exposureRules: readonly ReviewRule[] = [
     },
   }),
 ];
-
-/** Returns whether all endpoints of the environment are on the loopback interface. */
-function onLoopback(change: StackChange): boolean {
-  const endpoints = environmentOf(change)?.services.flatMap((service) => service.endpoints) ?? [];
-  return (
-    endpoints.length > 0 &&
-    endpoints.every(({ url }) => isLoopback(url.replace(/^https?:\/\//, "").replace(/:\d+$/, "")))
-  );
-}
 
 function* anonymousServices(change: StackChange) {
   if (onLoopback(change)) return;

@@ -184,7 +184,14 @@ test.each([
   ["kind-local", "budget: { minAvailable: 1 }"],
   ["k8s-gpu", "accelerator: cpu"],
   ["k8s-gpu", "triton: { autoscaler: { minReplicas: 2, maxReplicas: 2 } }"],
-  ["k8s-gpu", "createNamespace: false\nembed: { service: NodePort, keySecret: embed-key }"],
+  [
+    "k8s-gpu",
+    "createNamespace: false\nembed: { service: NodePort, keySecret: embed-key, tls: { secret: embed-tls } }",
+  ],
+  [
+    "k8s-gpu",
+    "createNamespace: false\nembed: { service: LoadBalancer, keySecret: embed-key, allowPlaintext: true }",
+  ],
 ] as const)("finds nothing but notes in %s with the settings %j", (stack, settings) => {
   const change = changeOf({ stack, settings, edits: [] }, "passing");
   const found = rules

@@ -162,10 +162,29 @@ const embed = z
     keySecret: objectName
       .optional()
       .describe("Secret of the namespace whose entry `api-key` is required from clients."),
+    keysSecret: objectName
+      .optional()
+      .describe(
+        "Secret of the namespace whose entry `keys.json` lists the keys of clients; `keySecret` is then that of Prometheus.",
+      ),
     allowAnonymous: z
       .boolean()
       .default(false)
       .describe("Allow `NodePort` and `LoadBalancer` without a key."),
+    tls: z
+      .strictObject({
+        secret: objectName.describe(
+          "Secret of the namespace of the type `kubernetes.io/tls`; its certificate names `clipstack-embed.<namespace>.svc`.",
+        ),
+      })
+      .optional()
+      .describe("HTTPS at the embed server. Default: plain HTTP."),
+    allowPlaintext: z
+      .boolean()
+      .default(false)
+      .describe(
+        "Allow `NodePort` and `LoadBalancer` without `tls`: requests are sent in clear text, also inside a private network.",
+      ),
     resources: podResources(quantities(500, 768), quantities(2_000, 1_536)),
     autoscaler: z
       .strictObject(cpuScaling(2, 6))

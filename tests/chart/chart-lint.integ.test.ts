@@ -72,6 +72,7 @@ const more: Readonly<Record<string, ChartValues>> = {
     embed: {
       backend: "triton",
       auth: { existingSecret: "keys" },
+      allowPlaintext: true,
       queueName: "team",
       service: {
         type: "LoadBalancer",

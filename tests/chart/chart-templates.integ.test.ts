@@ -229,7 +229,11 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
 
     test("requires the API key of a Secret", () => {
       const values: ChartValues = {
-        embed: { service: { type: "LoadBalancer" }, auth: { existingSecret: "keys" } },
+        embed: {
+          service: { type: "LoadBalancer" },
+          auth: { existingSecret: "keys" },
+          tls: { secretName: "embed-tls" },
+        },
       };
       expect(envOf(values)).not.toHaveProperty("ALLOW_ANONYMOUS");
       expect(podOf(values, "embed").containers[0].env).toContainEqual({
@@ -538,7 +542,12 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
     test("publishes its metrics on no external Service", () => {
       const objects = template({
         model: fetched,
-        triton: { ...own, allowUnauthenticated: true, service: { type: "LoadBalancer" } },
+        triton: {
+          ...own,
+          allowUnauthenticated: true,
+          allowPlaintext: true,
+          service: { type: "LoadBalancer" },
+        },
       });
       const { spec } = objectOf(objects, "Service", "clipstack-triton");
       expect(spec.ports.map(({ name }: { name: string }) => name)).toEqual(["http", "grpc"]);
@@ -858,7 +867,12 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       const outside = {
         model: fetched,
         embed: { backend: "triton" },
-        triton: { ...emulator.triton, allowUnauthenticated: true, service: { type: "NodePort" } },
+        triton: {
+          ...emulator.triton,
+          allowUnauthenticated: true,
+          allowPlaintext: true,
+          service: { type: "NodePort" },
+        },
       } as const satisfies ChartValues;
       const peer = { ipBlock: { cidr: "10.0.0.0/8" } };
       expect(policy(outside, "triton").ingress[0]).not.toHaveProperty("from");
@@ -1071,6 +1085,11 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "embed.auth.existingSecret is required with embed.service.type LoadBalancer (or set embed.auth.allowAnonymous if the network restricts access)",
       ],
       [
+        "on a public port without TLS",
+        { embed: { service: { type: "LoadBalancer" }, auth: { existingSecret: "keys" } } },
+        "embed.tls.secretName is required with embed.service.type LoadBalancer (or set embed.allowPlaintext if the network is private or a load balancer has the certificate)",
+      ],
+      [
         "on an API key with anonymous access",
         { embed: { auth: { existingSecret: "keys", allowAnonymous: true } } },
         "embed.auth must have existingSecret or allowAnonymous, not both",
@@ -1163,9 +1182,22 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "triton.allowUnauthenticated must be true with triton.service.type NodePort: Triton has no authentication",
       ],
       [
+        "on a public Triton without permission of plain text",
+        {
+          model: fetched,
+          triton: { ...own, allowUnauthenticated: true, service: { type: "NodePort" } },
+        },
+        "triton.allowPlaintext must be true with triton.service.type NodePort: Triton has no TLS",
+      ],
+      [
         "on a public Triton with model control",
         {
-          triton: { ...own, allowUnauthenticated: true, service: { type: "NodePort" } },
+          triton: {
+            ...own,
+            allowUnauthenticated: true,
+            allowPlaintext: true,
+            service: { type: "NodePort" },
+          },
         },
         "triton.service.type must be ClusterIP with model.weights image: clients could load and unload models, got NodePort",
       ],

@@ -35,7 +35,7 @@ const accepted: readonly (readonly [string, string])[] = [
   ],
   [
     "with objects that exist in the namespace",
-    "createNamespace: false\nimagePullSecret: registry\nembed: { service: LoadBalancer, keySecret: key }\nmodel: { weights: pvc, claim: weights, folder: vit }",
+    "createNamespace: false\nimagePullSecret: registry\nembed: { service: LoadBalancer, keySecret: key, keysSecret: clients, tls: { secret: cert } }\nmodel: { weights: pvc, claim: weights, folder: vit }",
   ],
   [
     "with several models and TensorRT",

@@ -36,6 +36,9 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- if and (ne $service.type "ClusterIP") (not $auth.existingSecret) (not $auth.allowAnonymous) -}}
 {{- fail (printf "embed.auth.existingSecret is required with embed.service.type %s (or set embed.auth.allowAnonymous if the network restricts access)" $service.type) -}}
 {{- end -}}
+{{- if and (ne $service.type "ClusterIP") (not $v.embed.tls.secretName) (not $v.embed.allowPlaintext) -}}
+{{- fail (printf "embed.tls.secretName is required with embed.service.type %s (or set embed.allowPlaintext if the network is private or a load balancer has the certificate)" $service.type) -}}
+{{- end -}}
 {{- if and $auth.existingSecret $auth.allowAnonymous -}}
 {{- fail "embed.auth must have existingSecret or allowAnonymous, not both" -}}
 {{- end -}}
@@ -110,6 +113,9 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- end -}}
 {{- if and (ne $triton.service.type "ClusterIP") (not $triton.allowUnauthenticated) -}}
 {{- fail (printf "triton.allowUnauthenticated must be true with triton.service.type %s: Triton has no authentication" $triton.service.type) -}}
+{{- end -}}
+{{- if and (ne $triton.service.type "ClusterIP") (not $triton.allowPlaintext) -}}
+{{- fail (printf "triton.allowPlaintext must be true with triton.service.type %s: Triton has no TLS" $triton.service.type) -}}
 {{- end -}}
 {{- if and (ne $triton.service.type "ClusterIP") (eq $v.model.weights "image") -}}
 {{- fail (printf "triton.service.type must be ClusterIP with model.weights image: clients could load and unload models, got %s" $triton.service.type) -}}
