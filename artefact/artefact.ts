@@ -56,7 +56,6 @@ const document = z.object({
  *
  * @param file - Path of `cdk.tf.json`.
  * @param displayPath - Name of the file in messages.
- * @throws {UserError} one line: the file, the field, the rule and the value.
  */
 export function readArtefact(file: string, displayPath = file): Artefact {
   const bytes = readBytes(file, displayPath);
@@ -83,12 +82,7 @@ export function readEnvironment(file: string, displayPath = file): Environment {
   return environmentOf(parseDocument(text, displayPath), displayPath);
 }
 
-/**
- * Kubernetes objects that a synthesized environment declares, each after those that it depends on.
- *
- * @throws {UserError} if a chart must be rendered and helm is not installed, and for everything that
- *   {@link manifestsOf} rejects.
- */
+/** Kubernetes objects that a synthesized environment declares, each after those that it depends on. */
 export function readManifests(
   file: string,
   displayPath: string,

@@ -17,7 +17,6 @@ import type { Probe, Volume, Workload } from "./workload.ts";
  * Workload of a service that runs in a Deployment.
  *
  * @param file - Name of the artefact in messages.
- * @throws {UserError} in one line, if the Deployment does not have exactly one container.
  */
 export function deploymentWorkload(
   service: Service,

@@ -41,7 +41,6 @@ export const releaseType = "helm_release";
  * Returns the Helm releases of a file.
  *
  * @param moduleFolder - Folder of `cdk.tf.json`: value of `path.root`.
- * @throws {UserError} if a chart is not a folder of this machine.
  */
 export function helmReleases(
   resources: TerraformResources,
@@ -90,11 +89,7 @@ export const clusterKinds: ReadonlySet<string> = new Set([
   "CustomResourceDefinition",
 ]);
 
-/**
- * Renders the objects of a release with `helm template`, without hooks. Terraform expressions are preserved.
- *
- * @throws {UserError} one line, if helm is not installed or the chart rejects its values.
- */
+/** Renders the objects of a release with `helm template`, without hooks. Terraform expressions are preserved. */
 export function renderRelease(
   release: HelmRelease,
   displayPath: string,

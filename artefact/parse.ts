@@ -6,7 +6,6 @@ import { UserError } from "../contract/user-error.ts";
  * Parses JSON, with or without a byte order mark.
  *
  * @param displayPath - Name of the file in the message.
- * @throws {UserError} with a one-line message if the text is not JSON.
  */
 export function parseJson(text: string, displayPath: string): unknown {
   try {
@@ -23,7 +22,6 @@ const maxCharacters = 400;
  * Parses a value with a schema.
  *
  * @param where - File and field in the message.
- * @throws {UserError} one line: the first wrong field, the rule and the value.
  */
 export function parseAs<T extends z.ZodType>(schema: T, value: unknown, where: string): z.infer<T> {
   const { data, error } = schema.safeParse(value);

@@ -117,11 +117,7 @@ function servicesOf(
   );
 }
 
-/**
- * Body of the resource that a service references.
- *
- * @throws {UserError} one line, if the file does not contain it.
- */
+/** Body of the resource that a service references. */
 export function resourceAt(
   address: string,
   resources: TerraformResources,

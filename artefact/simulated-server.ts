@@ -31,7 +31,6 @@ export interface ListeningPort {
  * Derives the server of a workload from its command and environment.
  *
  * @param faults - Receives the faults of the synthesized file.
- * @throws {UserError} one line, if the command is not one of the server image's.
  */
 export function simulatedServer(workload: Workload, faults: Fault[]): SimulatedServer {
   const [program, ...args] = workload.command;

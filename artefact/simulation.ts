@@ -54,11 +54,7 @@ export interface StartOptions extends ServerCommands {
 const defaultPollMs = 50;
 const printedLines = 8;
 
-/**
- * Checks that the ports that environments need are free.
- *
- * @throws {UserError} one line for each port in use.
- */
+/** Checks that the ports that environments need are free. */
 export async function requireFreePorts(
   plans: readonly { readonly environment: string; readonly plan: SimulationPlan }[],
 ): Promise<void> {

@@ -150,7 +150,6 @@ export interface ManifestOptions {
  *
  * @param resources - `resource` of a `cdk.tf.json`.
  * @param displayPath - Name of the file in messages.
- * @throws {UserError} for an unsupported resource type and, with `complete`, for a Terraform expression.
  */
 export function manifestsOf(
   resources: TerraformResources,

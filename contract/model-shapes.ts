@@ -12,27 +12,18 @@ import { UserError } from "./user-error.ts";
 
 /** Tensor shapes and sizes that follow from a model spec. Shapes are without the batch dimension. */
 
-/**
- * Image tower of a model.
- *
- * @throws {UserError} if it has none
- */
+/** Image tower of a model. */
 export function imageTowerOf({ name, towers }: Pick<ModelSpec, "name" | "towers">): ImageTower {
   if (towers.image === undefined) throw new UserError(`${name} must have an image tower`);
   return towers.image;
 }
 
-/**
- * Text tower of a model.
- *
- * @throws {UserError} if it has none
- */
+/** Text tower of a model. */
 export function textTowerOf({ name, towers }: Pick<ModelSpec, "name" | "towers">): TextTower {
   if (towers.text === undefined) throw new Error(`model '${name}' has no text tower`);
   return towers.text;
 }
 
-/** @throws {UserError} if the model has no tower for images, or for texts */
 export function requireTower({ name, towers }: ModelSpec, modality: Modality): void {
   const article = modality === "image" ? "an" : "a";
   if (towers[modality] === undefined) {
@@ -40,16 +31,11 @@ export function requireTower({ name, towers }: ModelSpec, modality: Modality): v
   }
 }
 
-/** @throws {UserError} if the model has no image tower */
 export function requireImages(spec: ModelSpec): void {
   requireTower(spec, "image");
 }
 
-/**
- * Facts of a tower.
- *
- * @throws {UserError} if the model does not have it
- */
+/** Facts of a tower. */
 export function towerOf({ spec, modality }: ModelTower): ImageTower | TextTower {
   return modality === "image" ? imageTowerOf(spec) : textTowerOf(spec);
 }

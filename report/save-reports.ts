@@ -22,11 +22,7 @@ export function recordText(record: unknown): string {
   return `${JSON.stringify(record, null, 2)}\n`;
 }
 
-/**
- * Writes a record and its HTML and Markdown reports.
- *
- * @throws {UserError} one line: the folder and the error.
- */
+/** Writes a record and its HTML and Markdown reports. */
 export function saveReports(
   folder: string,
   name: string,

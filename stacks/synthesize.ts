@@ -11,11 +11,7 @@ export interface SynthesizeOptions extends WriteOptions {
   readonly project?: string;
 }
 
-/**
- * Synthesizes all valid environments of a folder.
- *
- * @throws {SettingsError} if the folder cannot be read or has no environments.
- */
+/** Synthesizes all valid environments of a folder. */
 export async function synthesize({
   environments: folder,
   ...options

@@ -7,11 +7,7 @@ import { openSimulation, type SimulatedSource } from "./open/simulation.ts";
 /** Where requests go: an environment, simulated or deployed, or addresses. */
 export type TargetSource = SimulatedSource | DeployedSource | AddressesSource;
 
-/**
- * Opens a target; its owner closes it.
- *
- * @throws {UserError} one line, if it cannot be reached.
- */
+/** Opens a target; its owner closes it. */
 export function openTarget(source: TargetSource, options: OpenOptions): Promise<OpenTarget> {
   switch (source.kind) {
     case "simulated":

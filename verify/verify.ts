@@ -54,11 +54,7 @@ export interface VerifyOptions extends CheckOptions, ServerCommands {
 
 const defaultStartLimitSeconds = 120;
 
-/**
- * Starts each environment as local simulation and checks it, one after the other, because they may use the same ports.
- *
- * @throws {UserError} before anything has started, if a file or an option is invalid or a port is in use.
- */
+/** Starts each environment as local simulation and checks it, one after the other, because they may use the same ports. */
 export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
   const startedAt = new Date();
   const scratch = makeScratchFolder();

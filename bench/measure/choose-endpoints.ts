@@ -20,11 +20,7 @@ export interface MeasuredEndpoint {
   readonly endpoint: BenchEndpoint;
 }
 
-/**
- * Selects the available endpoints among the requested ones, each on the first service that offers it.
- *
- * @throws {UserError} if an endpoint requested by name is not available, or none is.
- */
+/** Selects the available endpoints among the requested ones, each on the first service that offers it. */
 export function chooseEndpoints(
   requested: readonly RequestedEndpoint[],
   { targets }: Pick<OpenTarget, "targets">,

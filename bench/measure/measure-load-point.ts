@@ -23,11 +23,7 @@ interface Reading {
   readonly counters: ServerCounters;
 }
 
-/**
- * Measures one round of a load point, with new connections. After an interrupt, the result contains the windows measured so far.
- *
- * @throws {UserError} one line, if no request could be sent.
- */
+/** Measures one round of a load point, with new connections. After an interrupt, the result contains the windows measured so far. */
 export async function measureLoadPoint(
   context: BenchContext,
   target: TargetEndpoint,

@@ -195,11 +195,7 @@ export const benchRecordKind: RecordKind<BenchRecord> = {
   schema: benchRecord,
 };
 
-/**
- * Reads a saved record.
- *
- * @throws {UserError} with a one-line message if the file cannot be read, is of another kind or has an unknown version.
- */
+/** Reads a saved record. */
 export function readBenchRecord(file: string): BenchRecord {
   let text: string;
   try {

@@ -14,7 +14,6 @@ export interface RecordKind<T> {
  * Parses a saved record.
  *
  * @param displayPath - File name in errors.
- * @throws {UserError} one line: the file, the field, the rule and the value.
  */
 export function parseRecordAs<T>(kind: RecordKind<T>, text: string, displayPath: string): T {
   const raw = parseJson(text, displayPath);

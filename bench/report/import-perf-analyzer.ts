@@ -10,7 +10,6 @@ type Row = Imported["rows"][number];
  * Parses the CSV of NVIDIA's perf_analyzer (`-f file.csv`): a row per concurrency or rate, times in microseconds.
  *
  * @param label - Load of the file, as `onnx-http b8`; without it, the file name.
- * @throws {UserError} if the file is not such a table.
  */
 export function parsePerfAnalyzer(text: string, file: string, label?: string): Imported {
   let lines: Record<string, string>[];

@@ -61,7 +61,6 @@ interface PlannedLoadPoint extends MeasuredEndpoint {
  * opened again in each round, so processes of a local simulation are restarted, and all connections are new. Failures are recorded
  * and do not end the run.
  *
- * @throws {UserError} if the only source cannot be opened.
  * @throws the signal's reason after an interrupt.
  */
 export async function runBench(options: BenchOptions): Promise<void> {

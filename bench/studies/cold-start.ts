@@ -91,8 +91,6 @@ const paths = {
 /**
  * Measures the start of each simulated service, one after another, in rounds. A Deployment has one replica, and a gateway
  * starts after its Triton servers.
- *
- * @throws {UserError} one line, if a service does not start.
  */
 export async function coldStarts(
   plan: SimulationPlan,

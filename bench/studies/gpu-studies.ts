@@ -68,7 +68,6 @@ function openComparison(study: "scaling" | "topology", run: StudyRun) {
  * Load points of another record for the same study, with another number of GPUs or topology.
  *
  * @param displayPath - File name in messages and ids.
- * @throws {UserError} one line, if the record has none or measured another model.
  */
 export function loadPointsOf(
   study: "scaling" | "topology",

@@ -26,11 +26,7 @@ export const queueDelayStudy: EnvironmentStudy = {
   },
 };
 
-/**
- * Measures each queue delay with each number of clients, then restores the model, also after an interrupt.
- *
- * @throws {UserError} if a Triton server does not allow model control
- */
+/** Measures each queue delay with each number of clients, then restores the model, also after an interrupt. */
 export async function measureQueueDelays(run: StudyRun): Promise<void> {
   // one endpoint per model: all of its endpoints share a queue
   const endpoints = run.endpoints.filter(

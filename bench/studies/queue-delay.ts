@@ -18,16 +18,9 @@ import {
 export interface QueueDelayControl {
   /** Configured queue delay of the model, in microseconds. */
   readonly originalUs: number;
-  /**
-   * @param signal - Ends the wait, but not a requested load, which Triton continues.
-   * @throws {UserError} one line, if the server rejects it.
-   */
+  /** @param signal - Ends the wait, but not a requested load, which Triton continues. */
   set(microseconds: number, signal?: AbortSignal): Promise<void>;
-  /**
-   * Restores the configured queue delay. No effect if nothing was changed.
-   *
-   * @throws {UserError} one line with the server's current delay and how to restore the configured one.
-   */
+  /** Restores the configured queue delay. No effect if nothing was changed. */
   restore(): Promise<void>;
   close(): Promise<void>;
 }
@@ -49,7 +42,6 @@ const noControl = /load \/ unload is not allowed/;
  *
  * @param url - `http://host:port`.
  * @param options.header - Header that the model control API requires.
- * @throws {UserError} one line, if the server does not allow model control or the model has no dynamic batcher.
  */
 export async function controlQueueDelay(
   url: string,

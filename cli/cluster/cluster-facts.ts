@@ -93,11 +93,7 @@ const createdResources = [
   "poddisruptionbudgets.policy",
 ];
 
-/**
- * Reads the facts of a cluster that `requirements` concern, without changing anything.
- *
- * @throws {UserError} one line, if the context does not exist or the cluster does not respond.
- */
+/** Reads the facts of a cluster that `requirements` concern, without changing anything. */
 export async function readClusterFacts(requirements: ClusterRequirements): Promise<ClusterFacts> {
   const { kubeconfig, context, serviceMonitor } = requirements;
   const api = await openCluster({ kubeconfig, context });

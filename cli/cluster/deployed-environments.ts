@@ -25,7 +25,6 @@ export interface DeployedOptions {
  * Finds the deployed environments.
  *
  * @param names - Names on the command line; empty: all environments.
- * @throws {UserError} if a named environment is not deployed, none is deployed, or one cannot be reached.
  */
 export async function deployedEnvironments(
   names: readonly string[],

@@ -33,11 +33,7 @@ export function addTargetOptions(command: Command): Command {
     );
 }
 
-/**
- * Returns the Deployment for a drill: that of a synthesized environment, or one on any cluster, selected by options.
- *
- * @throws {UserError} if the environment is not on a cluster, or an option is invalid.
- */
+/** Returns the Deployment for a drill: that of a synthesized environment, or one on any cluster, selected by options. */
 export function drillTarget(environment: string | undefined, args: TargetArguments): DrillTarget {
   const selected = args.context ?? args.kubeconfig ?? args.namespace;
   if (environment === undefined && selected !== undefined) {
@@ -79,11 +75,7 @@ export function drillTarget(environment: string | undefined, args: TargetArgumen
   };
 }
 
-/**
- * Reads a synthesized environment on a cluster.
- *
- * @throws {UserError} if the environment is not on a cluster.
- */
+/** Reads a synthesized environment on a cluster. */
 export function clusterEnvironment(name: string): Environment {
   const { file, displayPath } = environmentFile(name);
   const environment = readEnvironment(file, displayPath);

@@ -9,8 +9,6 @@ import { apiKeyVariable } from "./deployed-environments.ts";
 /**
  * Services of an environment that Terraform did not deploy, at the addresses of some of their endpoints. Services without an address are
  * left out.
- *
- * @throws {UserError} if the environment has no such endpoint, or a key is missing.
  */
 export function environmentAtAddresses(
   file: SynthesizedFile,

@@ -43,11 +43,7 @@ Exit codes: 0 success, 2 usage or settings error.`,
     });
 }
 
-/**
- * Returns the Kubernetes objects of an environment, each after its dependencies.
- *
- * @throws {UserError} if the environment has none, or an image name is unknown and `--image` is missing.
- */
+/** Returns the Kubernetes objects of an environment, each after its dependencies. */
 export async function environmentManifests(
   name: string,
   { image, synth }: Pick<ManifestArguments, "image" | "synth">,

@@ -33,11 +33,7 @@ export interface CompareResult {
   readonly exitCode: number;
 }
 
-/**
- * Compares two saved records.
- *
- * @throws {UserError} with one line if a file is not a record or the records are not comparable.
- */
+/** Compares two saved records. */
 export function compareFiles(
   fromFile: string,
   toFile: string,

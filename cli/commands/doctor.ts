@@ -186,7 +186,6 @@ const artefactSchema = z.object({
  * Reads the requirements of a synthesized environment.
  *
  * @param displayPath - Name of the file, for messages.
- * @throws {UserError} if the file has no requirements.
  */
 export function requirementsIn(text: string, displayPath: string): Requirements {
   const { data } = artefactSchema.safeParse(parseJson(text, displayPath));

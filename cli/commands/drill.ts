@@ -111,7 +111,6 @@ ${help}
 Requests go to ${entry.name} at ${url}.`;
 }
 
-/** @throws {UserError} unless the user agrees on a terminal. */
 async function confirm(signal: AbortSignal): Promise<void> {
   if (!process.stdin.isTTY) {
     throw new UserError(

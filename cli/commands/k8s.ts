@@ -25,7 +25,6 @@ const defaultConcurrency = 8;
 /**
  * Runs one drill on a Deployment with the project's sample images, and restores the cluster.
  *
- * @throws {UserError} one line if the drill cannot start.
  * @throws {Interrupted} on SIGINT and SIGTERM.
  */
 async function drillCluster(

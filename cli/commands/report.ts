@@ -27,11 +27,7 @@ interface ImportedFile {
   readonly label?: string;
 }
 
-/**
- * Renders a saved record of any command.
- *
- * @throws {UserError} with one line: the file, the rule and the value.
- */
+/** Renders a saved record of any command. */
 export function renderRecord(
   file: string,
   format: ReportFormat,

@@ -188,7 +188,6 @@ async function sweep(names: readonly string[], args: SweepArguments): Promise<vo
   );
 }
 
-/** @throws {UserError} if an option requires --target deployed, or the record cannot be read */
 function requireDeployed({ target, against, restart }: SweepArguments): void {
   const deployedOnly = [
     ...(against === undefined ? [] : ["--against"]),
@@ -206,7 +205,6 @@ function requireDeployed({ target, against, restart }: SweepArguments): void {
   }
 }
 
-/** @throws {UserError} for an unknown study */
 export function studiesOf(names: readonly string[]): {
   readonly studies: readonly StudyId[];
   readonly named: boolean;

@@ -50,7 +50,6 @@ const resources = z.object({
  * Reads the deployed environment with Terraform, in the folder of the last deployment.
  *
  * @returns undefined if the state is empty or no deployment was made from this checkout.
- * @throws {UserError} if Terraform is missing or fails.
  */
 export async function readDeployment(
   name: string,

@@ -30,7 +30,6 @@ export interface LaunchOptions {
  * Launch specification of a synthesized environment.
  *
  * @param json - Text of `cdk.tf.json`.
- * @throws {UserError} with the reason if it cannot be one container.
  */
 export function launchSpec(
   artefact: Artefact,

@@ -39,11 +39,7 @@ export function weightsUrls({ containers }: Artefact): readonly string[] {
   });
 }
 
-/**
- * Mounts of the weights; none if the image contains them.
- *
- * @throws {UserError} if only Terraform knows a folder.
- */
+/** Mounts of the weights; none if the image contains them. */
 export function weightsMounts(artefact: Artefact, moduleFolder: string): readonly WeightsMount[] {
   const mounts = new Map<string, string>();
   if (weightsUrls(artefact).length > 0) return [];

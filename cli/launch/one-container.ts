@@ -5,11 +5,7 @@ import { parseTritonArgs } from "../../contract/triton-flags.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { servicePorts } from "./service-ports.ts";
 
-/**
- * Containers of an environment that can run as one container of the all-in-one image.
- *
- * @throws {UserError} with the reason if it cannot.
- */
+/** Containers of an environment that can run as one container of the all-in-one image. */
 export function requireOneContainer({
   environment: { name, gpu },
   workloads,
@@ -43,11 +39,7 @@ export function requireOneContainer({
   return found;
 }
 
-/**
- * Value that all Triton servers share, because the image has one Triton configuration.
- *
- * @throws {UserError} if the values differ.
- */
+/** Value that all Triton servers share, because the image has one Triton configuration. */
 export function sharedValue<T extends string>(
   environment: string,
   tritons: readonly Workload[],

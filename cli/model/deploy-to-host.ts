@@ -67,11 +67,7 @@ interface Target {
 /** Maximum time to copy the file to the host, in milliseconds. */
 const copyMs = 3_600_000;
 
-/**
- * Adds a version of a model to the Triton servers of a deployed environment, in a container on its Docker host.
- *
- * @throws {UserError} one line, if the environment was not deployed for it, the file does not fit, or the version is not served
- */
+/** Adds a version of a model to the Triton servers of a deployed environment, in a container on its Docker host. */
 export async function deployToHost(options: DeployToHostOptions): Promise<DeployedToHost> {
   const { environment: name, spec, modelKind, file } = options;
   const { file: synthesized, displayPath } = environmentFile(name);
@@ -204,7 +200,7 @@ async function runJob(
   }
 }
 
-/** Output of a command. @throws {UserError} the last line of its error */
+/** Output of a command. */
 async function succeed(result: ReturnType<Docker["run"]>): Promise<string> {
   const { exitCode, stdout, stderr } = await result;
   if (exitCode === 0) return stdout;

@@ -140,7 +140,7 @@ function report(
   for (const result of probes) console.log(describeProbes(result));
 }
 
-/** Triton and repository of the command. @throws {UserError} if one is missing */
+/** Triton and repository of the command. */
 function serverOf({ folder, url }: DeployArguments) {
   if (folder === undefined || url === undefined) {
     throw new UserError("--environment must be given, or both --folder and --url");

@@ -133,7 +133,6 @@ async function exportModel(
   report(args, written);
 }
 
-/** @throws {UserError} */
 function checkArguments({
   pretrained,
   weights,
@@ -156,7 +155,6 @@ function checkArguments({
   }
 }
 
-/** @throws {UserError} if the architecture of the model is not known */
 function architectureFor({ name }: ModelSpec, { architecture }: ExportArguments): string {
   const found = architecture ?? exportArchitectures[name];
   if (found !== undefined) return found;

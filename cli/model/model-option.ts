@@ -33,7 +33,6 @@ export function modelName(value: string): string {
  * Path of the ONNX file of a tower that `--weights` selects; `tiny` and `generated` are written if they are missing.
  *
  * @param onPercent - Receives the progress of writing the full-size model.
- * @throws {UserError} if there is no such file.
  */
 export async function towerFile(
   { spec, modality }: ModelTower,

@@ -23,7 +23,7 @@ export function cosineText(value: number): string {
   return value.toFixed(7);
 }
 
-/** Rejects overwriting a file that `model generate` did not write. @throws {UserError} */
+/** Rejects overwriting a file that `model generate` did not write. */
 export async function requireReplaceable(file: string): Promise<void> {
   await requireOwnSidecar(file);
   const info = await modelInfo(file).catch(() => undefined);
@@ -32,7 +32,7 @@ export async function requireReplaceable(file: string): Promise<void> {
   throw new UserError(`${displayPath(file)} exists (${description}); --force replaces it`);
 }
 
-/** Rejects overwriting a sidecar that does not describe a model: `--output package` would replace package.json. @throws {UserError} */
+/** Rejects overwriting a sidecar that does not describe a model: `--output package` would replace package.json. */
 export async function requireOwnSidecar(file: string): Promise<void> {
   const sidecar = sidecarPath(file);
   if ((await sizeOf(sidecar)) === undefined || (await readSidecar(file)) !== undefined) return;
@@ -41,7 +41,6 @@ export async function requireOwnSidecar(file: string): Promise<void> {
   );
 }
 
-/** @throws {UserError} */
 export async function requireNoFolder(file: string): Promise<void> {
   if (await isFolder(file)) {
     throw new UserError(`--output must be a file, got the folder '${displayPath(file)}'`);

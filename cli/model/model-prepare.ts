@@ -180,7 +180,6 @@ async function convert(
   }
 }
 
-/** @throws {UserError} if the output must not be written */
 async function filesOf(
   name: string | undefined,
   args: PrepareArguments,

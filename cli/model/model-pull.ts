@@ -128,11 +128,7 @@ async function download(
   }
 }
 
-/**
- * Published file of a spec, or of another commit.
- *
- * @throws {UserError} if the spec does not name a file that can be converted
- */
+/** Published file of a spec, or of another commit. */
 function weightsOf(spec: ModelSpec, { revision, sha256 }: PullArguments): HubWeights {
   if ((revision === undefined) !== (sha256 === undefined)) {
     throw new UserError("--revision and --sha256 must be set together");

@@ -19,11 +19,7 @@ export function modalityOption(defaultText = ""): Option {
   return new Option("--modality <name>", description).choices(["image", "text"]);
 }
 
-/**
- * Spec of a model in the catalogue or in `environments/models/`; the default model if `name` is omitted.
- *
- * @throws {UserError} if there is no such model, or its file is invalid
- */
+/** Spec of a model in the catalogue or in `environments/models/`; the default model if `name` is omitted. */
 export function namedModel(name?: string): ModelSpec {
   if (name === undefined) return defaultModel;
   const { models, rejected } = loadModels(displayPath(modelFolder(environmentsFolder())) || ".");

@@ -39,8 +39,6 @@ interface ServedFiles {
 /**
  * Returns the settings of the embed server for the values of `--model`: a temporary repository with links to the files. The image
  * towers of the checkout are optimised first, unless MODEL_PRECISION is set.
- *
- * @throws {UserError} if a value names neither a model nor a file
  */
 export async function embedSettings(
   values: readonly string[],
@@ -62,11 +60,7 @@ export async function embedSettings(
   };
 }
 
-/**
- * Returns the settings of a gateway for the values of `--model`: models or towers of models. Without any, those of the environment.
- *
- * @throws {UserError} if there is no such model
- */
+/** Returns the settings of a gateway for the values of `--model`: models or towers of models. Without any, those of the environment. */
 export function gatewaySettings(values: readonly string[]): Partial<Record<ServerEnvName, string>> {
   if (values.length === 0) return {};
   return modelSettings(
@@ -83,8 +77,6 @@ export function gatewaySettings(values: readonly string[]): Partial<Record<Serve
 /**
  * Returns the model repository of the Triton emulator for the values of `--model`: a folder, otherwise a temporary one with links to
  * the files. The checkout's is not served, because it may contain towers without configurations.
- *
- * @throws {UserError} if a value names neither a model, a file nor a folder
  */
 export async function tritonRepository(values: readonly string[]): Promise<string> {
   const [first] = values;

@@ -33,7 +33,6 @@ export interface BenchItems {
  * Reads the images or texts of a run, and embeds some with the local model.
  *
  * @param file - ONNX file of the tower.
- * @throws {UserError} if they cannot be read
  */
 export async function readBenchItems(
   { spec, modality }: ModelTower,

@@ -15,11 +15,7 @@ import { namedModel } from "../model/named-model.ts";
 import type { SynthesizedFile } from "../shared/artefact.ts";
 import { chooseModel } from "./choose-model.ts";
 
-/**
- * Model that a run measures: the named one, the first of the environments, or the default model for addresses.
- *
- * @throws {UserError} if an environment lacks it, or the first models of the environments differ, because a record has one model
- */
+/** Model that a run measures: the named one, the first of the environments, or the default model for addresses. */
 export function measuredModel(
   files: readonly SynthesizedFile[],
   name: string | undefined,
@@ -46,11 +42,7 @@ export function defaultModality({ towers }: ModelSpec): Modality {
   return towers.image === undefined ? "text" : "image";
 }
 
-/**
- * Returns the model file that all environments load, if it is on this machine.
- *
- * @throws {UserError} if environments load different files, because a record has one model.
- */
+/** Returns the model file that all environments load, if it is on this machine. */
 export function sharedModel(
   files: readonly SynthesizedFile[],
   { spec, modality }: ModelTower,

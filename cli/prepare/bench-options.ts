@@ -244,7 +244,6 @@ const defaultBatchSizes = [1, 8];
 /** Clients of the closed loop whose throughput is the first upper bound of `--slo`. */
 const sloConcurrency = 16;
 
-/** @throws {UserError} if `--rate` is combined with `--concurrency` or `--slo` */
 export function loadsOf(
   { concurrency, rate, arrivals, slo, channels: connections }: GridArguments,
   seed: number,
@@ -263,7 +262,6 @@ export function loadsOf(
   return loads.map((load) => withChannels(load, connections));
 }
 
-/** @throws {UserError} if `--demand` is given without `--slo` */
 export function sloGoalOf(
   { slo, demand, arrivals }: GridArguments,
   seed: number,
@@ -319,11 +317,7 @@ const namedEndpoints: readonly BenchEndpoint[] = [
   ),
 ];
 
-/**
- * Endpoints in the payload format of texts.
- *
- * @throws {UserError} if another format was requested by name
- */
+/** Endpoints in the payload format of texts. */
 export function textEndpoints(
   requested: readonly RequestedEndpoint[],
 ): readonly RequestedEndpoint[] {

@@ -68,8 +68,6 @@ export interface RunOptions extends Pick<PrepareOptions, "endpoints"> {
 /**
  * Runs `work` with a progress display and saves and prints its record, also after Ctrl-C. Sets the exit code: 0 success, 1
  * failure, 130 interrupted.
- *
- * @throws {UserError} if settings, options or files are invalid.
  */
 export async function runAndReport(
   { environments, args, measurementCount, ...options }: RunOptions,

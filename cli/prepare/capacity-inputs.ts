@@ -56,11 +56,7 @@ export function hardwareFromOptions({
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }
 
-/**
- * Reads the hardware of a synthesized environment.
- *
- * @throws {UserError} if it has no GPU of the catalogue.
- */
+/** Reads the hardware of a synthesized environment. */
 export function hardwareOfEnvironment(name: string): RequestedHardware {
   const { file, displayPath } = environmentFile(name);
   const { gpu, namespace, services, models } = readEnvironment(file, displayPath);
@@ -119,11 +115,7 @@ function withBackends(served: ServedPayloads, backend: Backend | undefined): Ser
     : Object.fromEntries(Object.keys(served).map((payload) => [payload, backend]));
 }
 
-/**
- * Payload format of a prediction.
- *
- * @throws {UserError} if the environment does not serve the requested one.
- */
+/** Payload format of a prediction. */
 export function payloadOf({ served }: RequestedHardware, payload: Payload | undefined): Payload {
   const known = served === undefined ? payloadNames : payloadNames.filter((name) => name in served);
   if (payload === undefined) return known[0] ?? "jpeg";
@@ -171,7 +163,6 @@ export const timeSources = [
   "P10-P90: from the rounding of the sources and the errors in settings left out of the calibration.",
 ];
 
-/** @throws {UserError} if no GPU is given. */
 export function deviceOf({ gpu, price }: RequestedHardware): Device {
   if (gpu === undefined) throw new UserError("an environment or --gpu is required");
   return deviceFor(gpu, price);

@@ -17,7 +17,6 @@ export const simulationServer: readonly string[] = [
   join(project, "inference-image/main.ts"),
 ];
 
-/** @throws {UserError} if `--weights` is a file, which has one tower, and the model has two */
 export function requireOneTower({ name, towers }: ModelSpec, weights: string): void {
   if (weights === "tiny" || weights === "generated") return;
   if (towers.image === undefined || towers.text === undefined) return;
@@ -32,7 +31,6 @@ type OnPhase = (event: VerifyEvent & { readonly kind: "phase" }) => void;
  * Returns the ONNX file that `--weights` selects for a tower, generated if missing, and its description for the record.
  *
  * @param own - Model file of the environment, used for `generated`; absent if it is not on this machine.
- * @throws {UserError} if the file does not exist, or that of a tokenizer
  */
 export async function chooseModel(
   { spec, modality }: ModelTower,

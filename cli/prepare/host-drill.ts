@@ -29,7 +29,6 @@ const commandMs = 180_000;
  * Returns an environment on a Docker host as target of a drill.
  *
  * @param name - Service to disturb; absent: the first Triton server behind the gateway, or the embed server.
- * @throws {UserError} if the environment has no embed server in a container, or no such service.
  */
 export function hostTarget(
   { deployed, state, file, displayPath }: DeployedEnvironment,
@@ -76,7 +75,6 @@ export function hostTarget(
 /**
  * Runs a drill on an environment with the project's sample images, and restores the environment.
  *
- * @throws {UserError} one line if the drill cannot start.
  * @throws {Interrupted} on SIGINT and SIGTERM.
  */
 export function drillHost(

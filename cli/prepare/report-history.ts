@@ -14,11 +14,7 @@ export interface History {
   readonly skipped: readonly SkippedFile[];
 }
 
-/**
- * Reads the records of `clipstack bench` in folders and files.
- *
- * @throws {UserError} one line, if a path does not exist or no file is a readable record.
- */
+/** Reads the records of `clipstack bench` in folders and files. */
 export function readHistory(paths: readonly string[]): History {
   const files = [...new Set(paths.flatMap(jsonFiles))];
   const records: NamedRecord[] = [];

@@ -43,11 +43,7 @@ export interface PrepareOptions {
   readonly onEvent: (event: BenchEvent) => void;
 }
 
-/**
- * Reads the model, images, reference and targets of a run and calls `use`.
- *
- * @throws {UserError} if settings, options or files are invalid; no process has been started.
- */
+/** Reads the model, images, reference and targets of a run and calls `use`. */
 export async function withPreparedBench<Result>(
   { environments, args, endpoints, signal, hold, onEvent }: PrepareOptions,
   use: (prepared: PreparedBench) => Promise<Result>,

@@ -51,7 +51,6 @@ export interface VerifyArguments extends RunArguments {
  * Synthesizes, starts and checks environments, and saves the record and its reports.
  *
  * @param environments - Names; empty: all environments.
- * @throws {UserError} before anything has started, if settings or options are invalid or a port is in use.
  * @throws {Interrupted} on SIGINT and SIGTERM.
  */
 export async function verifyEnvironments(

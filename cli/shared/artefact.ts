@@ -74,8 +74,6 @@ export interface SynthesizeEvents {
  * Synthesizes into `outdir`, unless the file of a named environment was edited by hand since the last time.
  *
  * @param names - Environments that the command needs; empty: all.
- * @throws {UserError} with the errors of the settings if a needed environment has errors. Errors of other environments are
- *   a notice.
  */
 export async function synthesizeUnlessEdited(
   names: readonly string[],
@@ -144,7 +142,6 @@ export async function runSynth(
  * Synthesized files of environments.
  *
  * @param names - Environments; empty: all.
- * @throws {UserError} if an environment does not exist, or nothing is synthesized.
  */
 export function environmentFiles(
   names: readonly string[],
@@ -188,7 +185,6 @@ export async function synthesizedFile(name: string, synth: boolean): Promise<Syn
  * Environments that can be read on this machine: those deployed with the chart require helm.
  *
  * @param names - Environments named on the command line; empty: all.
- * @throws {UserError} if helm is missing for a named environment, or for every environment.
  */
 export function filesWithHelm(
   names: readonly string[],

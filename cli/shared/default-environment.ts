@@ -7,11 +7,7 @@ import {
 import type { StackName } from "../../stacks/settings/settings.ts";
 import { environmentsFolder } from "./project.ts";
 
-/**
- * Environment of a command line that names none: the shipped environment of `stack`, otherwise its only one.
- *
- * @throws {UserError} if there is neither.
- */
+/** Environment of a command line that names none: the shipped environment of `stack`, otherwise its only one. */
 export function defaultEnvironment(stack: StackName): string {
   const { environments, rejected } = loadEnvironments(environmentsFolder());
   const shipped = shippedEnvironments.find((name) => shippedStacks[name] === stack);

@@ -1,11 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { UserError } from "../../contract/user-error.ts";
 
-/**
- * Writes the file that an option names.
- *
- * @throws {UserError} with the option, the file and the error code of the operating system.
- */
+/** Writes the file that an option names. */
 export function writeOutput(file: string, text: string, option = "--output"): void {
   try {
     writeFileSync(file, text);

@@ -71,6 +71,11 @@ export function healthcheckOf(url: string): readonly string[] {
   return ["CMD", "node", "/app/dist/healthcheck.js", url];
 }
 
+/** Health check command of images with the program `wget`: Prometheus, Grafana, Caddy. */
+export function wgetTest(url: string, ...options: readonly string[]): readonly string[] {
+  return ["CMD", "wget", "-q", "-O", "/dev/null", ...options, url];
+}
+
 const probe = { intervalSeconds: 5, timeoutSeconds: 4, retries: 6 } as const;
 
 /** Health check of a container that needs up to `startSeconds` to start. */

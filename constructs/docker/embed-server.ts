@@ -1,4 +1,4 @@
-import { Container } from "@cdktf/provider-docker/lib/container/index.js";
+import type { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { Service } from "../../contract/environment.ts";
@@ -15,23 +15,18 @@ import { addressOf, TerraformVariable } from "../terraform/cdktf.ts";
 import { expression } from "../terraform/expression.ts";
 import { nameInStack, objectName } from "../terraform/names.ts";
 import {
-  checkStopTimes,
   containerInit,
   environmentList,
-  hardened,
-  healthcheck,
   healthcheckOf,
   labels,
   plaintextLabels,
-  stopAfter,
   tmpfs,
-  verdictSeconds,
 } from "./container-defaults.ts";
 import type { EmbedAccess } from "./embed-access.ts";
 import { type EmbedPlan, type EmbedServerProps, embedPlan, tmpMiB } from "./embed-plan.ts";
 import { gpuRequest } from "./gpu-request.ts";
-import { HealthGate } from "./health-gate.ts";
 import { bindAddress } from "./host-plan.ts";
+import { serverContainer } from "./server-container.ts";
 
 /** Embed server in a container. */
 export class EmbedServer extends Construct {
@@ -70,34 +65,22 @@ export class EmbedServer extends Construct {
     if (keyInVariable) this.apiKey = apiKeyVariable(this, name);
 
     const request = gpuRequest(plan.gpus);
-    this.container = new Container(this, "container", {
-      ...hardened,
+    const { container } = serverContainer(this, host, {
       ...containerInit,
       ...limitsOf("embed", plan.memoryMiB, host.cores),
-      provider: host.services,
-      name: objectName(this),
       image: image.imageId,
       labels: labels(this, name, plaintextLabels(published, scheme)),
       gpus: request.gpus,
       runtime: request.runtime,
       env: environmentList({ ...request.env, ...plan.env, ...accessSettings(plan, this.apiKey) }),
       tmpfs: tmpfs(tmpMiB),
-      networksAdvanced: [{ name: host.network.name }],
       ports: [{ internal: embedPort, external: port, ip: bindAddress(published) }],
       volumes: [...plan.mounts],
-      healthcheck: healthcheck(
-        healthcheckOf(`${scheme}://127.0.0.1:${embedPort}${embedPaths.readyz}`),
-        plan.startSeconds,
-      ),
-      ...stopAfter(plan.graceSeconds),
+      test: healthcheckOf(`${scheme}://127.0.0.1:${embedPort}${embedPaths.readyz}`),
+      startSeconds: plan.startSeconds,
+      graceSeconds: plan.graceSeconds,
     });
-    checkStopTimes(this.container, plan.graceSeconds);
-    new HealthGate(this, "ready", {
-      container: this.container,
-      docker: host.docker,
-      command: host.command,
-      timeoutSeconds: verdictSeconds(plan.startSeconds),
-    });
+    this.container = container;
 
     const upstream = `${objectName(this)}:${embedPort}`;
     host.addRoutes(expose, [{ port: tlsProxyContainerPorts.https, upstream, protocol: "http" }]);

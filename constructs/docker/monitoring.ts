@@ -1,4 +1,4 @@
-import { Container, type ContainerConfig } from "@cdktf/provider-docker/lib/container/index.js";
+import type { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
 import { dcgmExporterPort, monitoringPorts } from "../../contract/ports.ts";
@@ -7,18 +7,9 @@ import { check } from "../checks/findings.ts";
 import { gpuMetricsLabel } from "../checks/gpus.ts";
 import { TerraformStack } from "../terraform/cdktf.ts";
 import { nameInStack, objectName } from "../terraform/names.ts";
-import {
-  checkStopTimes,
-  environmentList,
-  hardened,
-  healthcheck,
-  labels,
-  stopAfter,
-  verdictSeconds,
-} from "./container-defaults.ts";
+import { environmentList, labels, wgetTest } from "./container-defaults.ts";
 import type { GpuHost, ImageKind } from "./gpu-host.ts";
 import { gpuRequest } from "./gpu-request.ts";
-import { HealthGate } from "./health-gate.ts";
 import { bindAddress } from "./host-plan.ts";
 import {
   dcgmCountersFile,
@@ -31,6 +22,7 @@ import {
   prometheusConfig,
   prometheusFiles,
 } from "./monitoring-plan.ts";
+import { type ServerContainerProps, serverContainer } from "./server-container.ts";
 
 /** Users of the images, to whom their data folders belong. */
 const users = { prometheus: "65534:65534", grafana: "472:0" } as const;
@@ -84,10 +76,7 @@ export class Monitoring extends Construct {
       upload: [...prometheusFiles(props, this.dcgmExporter?.nameInput)],
       ports: [this.#publish(host, "prometheus", ports.prometheus)],
       volumes: [{ volumeName: volume.name, containerPath: "/prometheus" }, ...keys.mounts],
-      healthcheck: healthcheck(
-        fetches(`http://127.0.0.1:${monitoringPorts.prometheus}/-/ready`),
-        startSeconds,
-      ),
+      test: wgetTest(`http://127.0.0.1:${monitoringPorts.prometheus}/-/ready`),
     });
   }
 
@@ -98,10 +87,7 @@ export class Monitoring extends Construct {
       user: users.grafana,
       upload: [...grafanaFiles(props, url)],
       ports: [this.#publish(host, "grafana", ports.grafana)],
-      healthcheck: healthcheck(
-        fetches(`http://127.0.0.1:${monitoringPorts.grafana}/api/health`),
-        startSeconds,
-      ),
+      test: wgetTest(`http://127.0.0.1:${monitoringPorts.grafana}/api/health`),
     });
   }
 
@@ -117,10 +103,7 @@ export class Monitoring extends Construct {
       env: environmentList(request.env),
       upload: [...dcgmFiles],
       // the image has a shell and no HTTP client
-      healthcheck: healthcheck(
-        ["CMD", "bash", "-c", `: < /dev/tcp/127.0.0.1/${dcgmExporterPort}`],
-        startSeconds,
-      ),
+      test: ["CMD", "bash", "-c", `: < /dev/tcp/127.0.0.1/${dcgmExporterPort}`],
     });
   }
 
@@ -134,37 +117,21 @@ export class Monitoring extends Construct {
     host: GpuHost,
     id: keyof typeof memoryMiB & ImageKind,
     image: string,
-    config: Partial<ContainerConfig>,
+    config: Pick<ServerContainerProps, "test"> & Partial<ServerContainerProps>,
   ): Container {
     const scope = new Construct(this, id);
     const service = nameInStack(scope);
     const pulled = host.image(id, { source: "pull", name: image });
     host.require({ memory: { service, miB: memoryMiB[id] } });
-    const container = new Container(scope, "container", {
-      ...hardened,
+    return serverContainer(scope, host, {
       ...limitsOf("monitoring", memoryMiB[id], host.cores),
-      provider: host.services,
-      name: objectName(scope),
       image: pulled.imageId,
       labels: labels(scope, service),
       // the provider uploads files to the root file system; a changed file replaces the container
       readOnly: false,
-      networksAdvanced: [{ name: host.network.name }],
-      ...stopAfter(graceSeconds),
+      startSeconds,
+      graceSeconds,
       ...config,
-    });
-    checkStopTimes(container, graceSeconds);
-    new HealthGate(scope, "ready", {
-      container,
-      docker: host.docker,
-      command: host.command,
-      timeoutSeconds: verdictSeconds(startSeconds),
-    });
-    return container;
+    }).container;
   }
-}
-
-/** Health check by the program `wget`, which the images of Prometheus and Grafana have. */
-function fetches(url: string): readonly string[] {
-  return ["CMD", "wget", "-q", "-O", "/dev/null", url];
 }

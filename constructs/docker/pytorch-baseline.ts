@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import { Container } from "@cdktf/provider-docker/lib/container/index.js";
+import type { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
 import { z } from "zod";
 import { embedPaths } from "../../contract/embed-api.ts";
@@ -16,22 +16,13 @@ import { gpuId, port as portType } from "../checks/prop-types.ts";
 import { checkedProps } from "../checks/props.ts";
 import type { VramUse } from "../checks/vram.ts";
 import { addressOf } from "../terraform/cdktf.ts";
-import { nameInStack, objectName } from "../terraform/names.ts";
-import {
-  checkStopTimes,
-  environmentList,
-  hardened,
-  healthcheck,
-  labels,
-  stopAfter,
-  tmpfs,
-  verdictSeconds,
-} from "./container-defaults.ts";
+import { nameInStack } from "../terraform/names.ts";
+import { environmentList, labels, tmpfs } from "./container-defaults.ts";
 import type { GpuHost } from "./gpu-host.ts";
 import { gpuRequest } from "./gpu-request.ts";
-import { HealthGate } from "./health-gate.ts";
 import { bindAddress } from "./host-plan.ts";
 import type { ModelWeights } from "./model-weights.ts";
+import { serverContainer } from "./server-container.ts";
 import type { ServerImage } from "./server-image.ts";
 
 export interface PytorchBaselineProps {
@@ -95,11 +86,8 @@ export class PytorchBaseline extends Construct {
     );
 
     const request = gpuRequest(gpus);
-    this.container = new Container(this, "container", {
-      ...hardened,
+    const { container } = serverContainer(this, host, {
       ...limitsOf("baseline", memoryMiB, host.cores),
-      provider: host.services,
-      name: objectName(this),
       image: image.imageId,
       labels: labels(this, name),
       gpus: request.gpus,
@@ -118,28 +106,19 @@ export class PytorchBaseline extends Construct {
       }),
       // forms with many images
       tmpfs: tmpfs(tmpMiB),
-      networksAdvanced: [{ name: host.network.name }],
       ports: [{ internal: baselinePort, external: port, ip: bindAddress("loopback") }],
       volumes: [...weights.mounts()],
-      healthcheck: healthcheck(
-        [
-          "CMD",
-          "python",
-          "-c",
-          "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=3)",
-          `http://127.0.0.1:${baselinePort}${embedPaths.readyz}`,
-        ],
-        loadSeconds,
-      ),
-      ...stopAfter(graceSeconds),
+      test: [
+        "CMD",
+        "python",
+        "-c",
+        "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=3)",
+        `http://127.0.0.1:${baselinePort}${embedPaths.readyz}`,
+      ],
+      startSeconds: loadSeconds,
+      graceSeconds,
     });
-    checkStopTimes(this.container, graceSeconds);
-    new HealthGate(this, "ready", {
-      container: this.container,
-      docker: host.docker,
-      command: host.command,
-      timeoutSeconds: verdictSeconds(loadSeconds),
-    });
+    this.container = container;
     const url = `http://${host.clientAddress("loopback")}:${port}`;
     this.service = {
       name,

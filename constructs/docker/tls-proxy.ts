@@ -1,4 +1,4 @@
-import { Container } from "@cdktf/provider-docker/lib/container/index.js";
+import type { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
 import { tlsProxyContainerPorts, tlsProxyPorts } from "../../contract/ports.ts";
@@ -7,22 +7,12 @@ import { check, findingIf } from "../checks/findings.ts";
 import { Lazy } from "../terraform/cdktf.ts";
 import { nameInStack, objectName } from "../terraform/names.ts";
 import { type Acme, type ProxyRoute, renderCaddyfile } from "./caddyfile.ts";
-import {
-  checkStopTimes,
-  containerInit,
-  environmentList,
-  hardened,
-  healthcheck,
-  labels,
-  stopAfter,
-  tmpfs,
-  verdictSeconds,
-} from "./container-defaults.ts";
+import { containerInit, environmentList, labels, tmpfs, wgetTest } from "./container-defaults.ts";
 import { hostFileMounts } from "./embed-access.ts";
 import type { GpuHost } from "./gpu-host.ts";
-import { HealthGate } from "./health-gate.ts";
 import { bindAddress, type HostUse } from "./host-plan.ts";
 import { giveToServerUser } from "./one-shot.ts";
+import { serverContainer } from "./server-container.ts";
 
 export interface TlsProxyProps {
   readonly host: GpuHost;
@@ -72,66 +62,41 @@ export class TlsProxy extends Construct {
       versions: [],
     });
     host.require(hostUse(service, acme), this);
-    check(this, () => [
-      ...findingIf(
+    check(this, () =>
+      findingIf(
         routes.length === 0,
         "acme",
         "be set only with a service that has expose: all-interfaces",
         `'${domain}'`,
       ),
-    ]);
+    );
     const options = { httpPort: http, httpsPort: https, healthPort: health, storage };
-    this.container = new Container(this, "container", {
-      ...hardened,
+    const { container } = serverContainer(this, host, {
       ...containerInit,
       ...limitsOf("proxy", proxyMemoryMiB, host.cores),
       // without effect; the program in the image has this capability, and could not be executed otherwise
       capabilities: { add: ["CAP_NET_BIND_SERVICE"], drop: ["ALL"] },
-      provider: host.services,
-      name: objectName(this),
       image: image.imageId,
       labels: labels(this, service),
       entrypoint: ["sh", "-c", start],
       env: Lazy.listValue({
         produce: () =>
           environmentList({
-            CADDYFILE: renderCaddyfile({
-              ...acme,
-              ...options,
-              routes,
-              ca: caPath,
-            }),
+            CADDYFILE: renderCaddyfile({ ...acme, ...options, routes, ca: caPath }),
             HOME: "/tmp",
             XDG_CONFIG_HOME: "/tmp",
           }),
       }),
       tmpfs: tmpfs(tmpMiB),
-      networksAdvanced: [{ name: host.network.name }],
       ports: Lazy.anyValue({ produce: () => publishedPorts(routes) }),
       // the health check requires the certificate of this name
       host: [{ host: domain, ip: "127.0.0.1" }],
       volumes: [{ volumeName: volume.name, containerPath: storage }, ...mounts],
-      healthcheck: healthcheck(
-        [
-          "CMD",
-          "wget",
-          "-q",
-          "-O",
-          "/dev/null",
-          "--no-check-certificate",
-          `https://${domain}:${health}/`,
-        ],
-        certificateSeconds,
-      ),
-      ...stopAfter(graceSeconds),
+      test: wgetTest(`https://${domain}:${health}/`, "--no-check-certificate"),
+      startSeconds: certificateSeconds,
+      graceSeconds,
     });
-    checkStopTimes(this.container, graceSeconds);
-    new HealthGate(this, "ready", {
-      container: this.container,
-      docker: host.docker,
-      command: host.command,
-      timeoutSeconds: verdictSeconds(certificateSeconds),
-    });
+    this.container = container;
   }
 }
 

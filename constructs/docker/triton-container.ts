@@ -1,7 +1,4 @@
-import type {
-  ContainerConfig,
-  ContainerVolumes,
-} from "@cdktf/provider-docker/lib/container/index.js";
+import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
 import type { TritonServerKind } from "../../contract/environment.ts";
 import { deployedConfigName, engineCacheMount } from "../../contract/model-config.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
@@ -16,19 +13,12 @@ import {
 import { tritonLauncher } from "../../contract/triton-launcher.ts";
 import { nodeOptions } from "../checks/container-limits.ts";
 import { exitTimeoutSeconds } from "../models/triton-times.ts";
-import {
-  containerInit,
-  environmentList,
-  hardened,
-  healthcheck,
-  healthcheckOf,
-  stopAfter,
-  tmpfs,
-} from "./container-defaults.ts";
+import { containerInit, environmentList, healthcheckOf, tmpfs } from "./container-defaults.ts";
 import type { EngineCache } from "./engine-cache.ts";
 import { gpuRequest } from "./gpu-request.ts";
 import { bindAddress } from "./host-plan.ts";
 import type { ModelConfiguration } from "./model-configuration.ts";
+import type { ServerContainerProps } from "./server-container.ts";
 import {
   type Allocator,
   type ModelControl,
@@ -71,7 +61,6 @@ export function tritonContainer(
   const hasKey = modelControl === "explicit";
   const hasVersions = props.modelVersions !== undefined && weights.source !== "image";
   return {
-    ...hardened,
     ...containerInit,
     command: [
       // the emulator reads the key itself
@@ -113,9 +102,10 @@ export function tritonContainer(
         ? []
         : [{ volumeName: cache.volume.name, containerPath: engineCacheMount }]),
     ],
-    healthcheck: healthcheck(readyTest[server], plan.startSeconds),
-    ...stopAfter(exitTimeoutSeconds),
-  } satisfies Partial<ContainerConfig>;
+    test: readyTest[server],
+    startSeconds: plan.startSeconds,
+    graceSeconds: exitTimeoutSeconds,
+  } satisfies Partial<ServerContainerProps>;
 }
 
 const controlRestrictions = { explicit: "key", none: "closed", open: "open" } as const;

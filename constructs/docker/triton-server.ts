@@ -1,4 +1,4 @@
-import { Container } from "@cdktf/provider-docker/lib/container/index.js";
+import type { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
 import type { Service } from "../../contract/environment.ts";
 import { preprocessingSha256 } from "../../contract/fingerprint.ts";
@@ -11,15 +11,15 @@ import { limitsOf } from "../checks/container-limits.ts";
 import { check } from "../checks/findings.ts";
 import { checkedProps } from "../checks/props.ts";
 import { type FileKind, towerSuffix } from "../models/served-towers.ts";
-import { exitTimeoutSeconds } from "../models/triton-times.ts";
 import { addressOf } from "../terraform/cdktf.ts";
 import { nameInStack, objectName } from "../terraform/names.ts";
-import { checkStopTimes, labels, plaintextLabels, verdictSeconds } from "./container-defaults.ts";
+import { labels, plaintextLabels } from "./container-defaults.ts";
 import { DaliModels } from "./dali-models.ts";
 import { EngineCache } from "./engine-cache.ts";
-import { HealthGate } from "./health-gate.ts";
+import type { HealthGate } from "./health-gate.ts";
 import { ModelConfiguration, type ModelConfigurationProps } from "./model-configuration.ts";
 import type { ModelWeights } from "./model-weights.ts";
+import { serverContainer } from "./server-container.ts";
 import type { ServerImage } from "./server-image.ts";
 import { tritonContainer } from "./triton-container.ts";
 import {
@@ -86,7 +86,7 @@ export class TritonServer extends Construct {
     const configurations = this.#addConfigurations(props, plan, reload);
     const dali = this.#addDali(props, plan, reload);
     configurations.push(...(dali?.configurations ?? []));
-    this.container = new Container(this, "container", {
+    const { container, ready } = serverContainer(this, host, {
       ...tritonContainer(props, plan, {
         models: [...plan.served.map((model) => model.name), ...(dali?.names ?? [])],
         pipelines: dali?.mounts ?? [],
@@ -94,9 +94,7 @@ export class TritonServer extends Construct {
         cache,
       }),
       ...limitsOf("triton", plan.memoryMiB, host.cores),
-      provider:
-        props.after === undefined ? host.services : host.servicesAfter(this, props.after.ready),
-      name,
+      ...(props.after && { provider: host.servicesAfter(this, props.after.ready) }),
       image: image.imageId,
       labels: labels(this, service, {
         ...plaintextLabels(host.published(props.expose ?? "loopback")),
@@ -105,15 +103,9 @@ export class TritonServer extends Construct {
           "model-configuration": configurations.map(({ version }) => version).join(" "),
         }),
       }),
-      networksAdvanced: [{ name: host.network.name }],
     });
-    checkStopTimes(this.container, exitTimeoutSeconds);
-    this.ready = new HealthGate(this, "ready", {
-      container: this.container,
-      docker: host.docker,
-      command: host.command,
-      timeoutSeconds: verdictSeconds(plan.startSeconds),
-    });
+    this.container = container;
+    this.ready = ready;
     this.grpcTarget = `${name}:${tritonPorts.grpc}`;
     this.service = this.#environmentEntry(props);
   }

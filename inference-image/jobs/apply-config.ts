@@ -54,7 +54,7 @@ export interface ApplyConfigOptions {
 /** A load may build TensorRT engines, which takes minutes. */
 const defaultTimeoutSeconds = 600;
 
-/** Reads the arguments of `apply-config …`. @throws {UsageError} */
+/** Reads the arguments of `apply-config …`. */
 export function readApplyConfigArguments(
   args: readonly string[],
   env: Readonly<Record<string, string | undefined>> = {},

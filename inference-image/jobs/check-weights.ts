@@ -18,7 +18,7 @@ export interface CheckWeightsOptions {
   readonly sha256: string;
 }
 
-/** Reads the arguments of `check-weights …`. @throws {UsageError} */
+/** Reads the arguments of `check-weights …`. */
 export function readCheckWeightsArguments(args: readonly string[]): CheckWeightsOptions {
   return requireSha256(
     "check-weights",
@@ -29,7 +29,6 @@ export function readCheckWeightsArguments(args: readonly string[]): CheckWeights
   );
 }
 
-/** @throws {UsageError} if the checksum is malformed */
 export function requireSha256(role: string, options: CheckWeightsOptions): CheckWeightsOptions {
   const { folder, file, sha256 } = options;
   if (file !== undefined && !/^[\w-][\w.-]*$/.test(file)) {

@@ -3,7 +3,7 @@ import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
 import { type AddVersionOptions, addVersion } from "../../model-tools/repository/deploy-version.ts";
 import { readArguments, UsageError } from "./role-arguments.ts";
 
-/** Reads the arguments of `deploy-version …`. @throws {UsageError} */
+/** Reads the arguments of `deploy-version …`. */
 export function readDeployVersionArguments(
   args: readonly string[],
   env: Readonly<Record<string, string | undefined>> = {},

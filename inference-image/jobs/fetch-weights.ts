@@ -23,7 +23,7 @@ export interface FetchWeightsOptions extends CheckWeightsOptions {
   readonly timeoutSeconds: number;
 }
 
-/** Reads the arguments of `fetch-weights …`. Messages omit the URL, which may contain a secret. @throws {UsageError} */
+/** Reads the arguments of `fetch-weights …`. Messages omit the URL, which may contain a secret. */
 export function readFetchWeightsArguments(args: readonly string[]): FetchWeightsOptions {
   const {
     url,

@@ -10,7 +10,6 @@ export class UsageError extends Error {
  * Reads `--name value` or `--name=value`, each at most once.
  *
  * @param job - Name of the job, for messages.
- * @throws {UsageError} one line, naming the option, the rule and the value
  */
 export function readArguments<Required extends string, Optional extends string = never>(
   job: string,

@@ -31,7 +31,6 @@ export interface RunningEmbedServer {
 /**
  * Listens while the models load: the server is live at once, and ready when all of them are warm. Port 0 selects a free port.
  *
- * @throws {SettingsError} one line, if a certificate, the keys or the metadata file is invalid
  * @throws {Error} one line, if the port is in use
  */
 export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbedServer> {

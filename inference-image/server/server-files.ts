@@ -17,7 +17,6 @@ export interface ServerFiles {
   reload(): Promise<void>;
 }
 
-/** @throws {SettingsError} one line, if the certificate or the keys are invalid */
 export async function openServerFiles(settings: ServerEnv): Promise<ServerFiles> {
   const { API_KEY, API_KEYS_FILE: keysPath, TLS_CERT_FILE: cert, TLS_KEY_FILE: key } = settings;
   const certificate =

@@ -16,11 +16,7 @@ export class SettingsError extends Error {
   override readonly name = "SettingsError";
 }
 
-/**
- * Reads the server's settings from environment variables. An empty variable counts as unset.
- *
- * @throws {SettingsError} listing all errors
- */
+/** Reads the server's settings from environment variables. An empty variable counts as unset. */
 export function readSettings(env: Readonly<Record<string, string | undefined>>): ServerEnv {
   const values = Object.fromEntries(
     Object.entries(env).filter(([, value]) => value !== undefined && value !== ""),

@@ -15,11 +15,7 @@ export interface TlsFiles {
   readonly key: Buffer;
 }
 
-/**
- * Reads the files that TLS_CERT_FILE and TLS_KEY_FILE name; `undefined` if neither is set.
- *
- * @throws {SettingsError} one line, if one cannot be read or they do not match
- */
+/** Reads the files that TLS_CERT_FILE and TLS_KEY_FILE name; `undefined` if neither is set. */
 export async function readTlsFiles(
   env: Pick<ServerEnv, "TLS_CERT_FILE" | "TLS_KEY_FILE">,
 ): Promise<TlsFiles | undefined> {
@@ -31,11 +27,7 @@ export function expiryOf({ cert }: TlsFiles): Date {
   return new Date(new X509Certificate(cert).validTo);
 }
 
-/**
- * Reads the file that API_KEYS_FILE names. Errors contain no value of the file, which has secrets.
- *
- * @throws {SettingsError} with a one-line message if the file cannot be read or is invalid
- */
+/** Reads the file that API_KEYS_FILE names. Errors contain no value of the file, which has secrets. */
 export async function readClientKeys(path: string): Promise<readonly ClientKey[]> {
   const text = (await read("API_KEYS_FILE", path)).toString("utf8");
   let content: unknown;
@@ -52,11 +44,7 @@ export async function readClientKeys(path: string): Promise<readonly ClientKey[]
   );
 }
 
-/**
- * Reads the files that the TRITON_TLS_… settings and TRITON_METADATA_FILE name.
- *
- * @throws {SettingsError} with a one-line message if a file cannot be read or is invalid
- */
+/** Reads the files that the TRITON_TLS_… settings and TRITON_METADATA_FILE name. */
 export async function readTritonSecurity(
   env: Pick<
     ServerEnv,

@@ -11,7 +11,6 @@ export type FilePurpose = "keys" | "certificate";
 export interface WatchedFilesOptions<Content> {
   readonly purpose: FilePurpose;
   readonly paths: readonly string[];
-  /** @throws {SettingsError} one line, if the content is invalid */
   readonly read: () => Promise<Content>;
 }
 
@@ -41,7 +40,6 @@ export class WatchedFiles<Content> {
     this.#digest = digest;
   }
 
-  /** @throws {SettingsError} one line, if the content is invalid */
   static async open<Content>(
     options: WatchedFilesOptions<Content>,
   ): Promise<WatchedFiles<Content>> {

@@ -148,11 +148,7 @@ export type PublishedFile = z.infer<typeof publishedFile>;
 
 const publishedFolder = fileURLToPath(new URL("../published/", import.meta.url));
 
-/**
- * Reads all files of published figures, by id.
- *
- * @throws {UserError} with one line naming the file and the error.
- */
+/** Reads all files of published figures, by id. */
 export function readPublished(folder = publishedFolder): ReadonlyMap<string, PublishedFile> {
   const files = readdirSync(folder)
     .filter((name) => name.endsWith(".json"))

@@ -226,7 +226,7 @@ async function open(starting: Promise<Server>) {
   }) as { readonly readyMs: number; readonly server: Server };
 }
 
-/** Output of a program. @throws {UserError} one line, if it fails. */
+/** Output of a program. */
 async function outputOf(
   program: string,
   args: readonly string[],

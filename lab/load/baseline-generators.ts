@@ -66,11 +66,7 @@ export async function runHey(
   }
 }
 
-/**
- * Reads the figures that `hey` prints.
- *
- * @throws {UserError} if a request failed, or the text is not output of hey.
- */
+/** Reads the figures that `hey` prints. */
 export function parseHey(text: string): BaselineFigures {
   const failed = [...text.matchAll(/^\s*\[(\d+)\]\s+(.+)$/gm)].find(
     ([, number, rest]) => number !== "200" || !/^\d+ responses/.test(rest ?? ""),

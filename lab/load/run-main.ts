@@ -35,7 +35,6 @@ export async function runMain<const O extends Options>(
   }
 }
 
-/** @throws {UserError} unless it is a positive integer. */
 export function numberOption(name: string, text: string): number {
   const value = Number(text);
   if (!Number.isInteger(value) || value < 1) {

@@ -15,11 +15,7 @@ export async function runCommand<Result>(
   return JSON.parse(child.lastLines(1)[0] ?? "") as Result;
 }
 
-/**
- * Runs a program to its end.
- *
- * @throws {UserError} unless it exits with code 0
- */
+/** Runs a program to its end. */
 export async function runToEnd(
   options: ChildOptions,
   name: string,

@@ -104,11 +104,7 @@ export function planRounds<L extends Load>(
   );
 }
 
-/**
- * Returns a predicate for the loads that `--only` selects; without names, it selects all.
- *
- * @throws {UserError} if there is no such load
- */
+/** Returns a predicate for the loads that `--only` selects; without names, it selects all. */
 export function chosenBy(only: readonly string[], names: readonly string[]) {
   const unknown = only.find((name) => !names.includes(name));
   if (unknown !== undefined) {

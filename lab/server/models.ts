@@ -40,11 +40,7 @@ interface OptimisedModel {
   readonly minCosine: number;
 }
 
-/**
- * Tower of a value of `--model`: `<model>[:image|:text]`. Without a modality, all towers of the model.
- *
- * @throws {UserError} if there is no such model or tower
- */
+/** Tower of a value of `--model`: `<model>[:image|:text]`. Without a modality, all towers of the model. */
 export function benchTowers(value: string): readonly BenchTower[] {
   const [, name = "", modality] = /^(.*?)(?::(image|text))?$/.exec(value) ?? [];
   const spec = namedModel(name);

@@ -11,11 +11,7 @@ const tritonTimeoutMs = 120_000;
 /** Model kinds whose input this command can create; the first is the default. */
 const tritonKinds = { image: ["fp32", "trt", "u8"], text: ["text", "text-trt"] } as const;
 
-/**
- * A model of a running Triton server, to compare with.
- *
- * @throws {UserError} if the model cannot serve the modality
- */
+/** A model of a running Triton server, to compare with. */
 export function tritonCounterpart<M extends Modality>(
   spec: ModelSpec,
   modality: M,

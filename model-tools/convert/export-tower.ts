@@ -86,7 +86,6 @@ export interface ExportedTower extends TowerFile {
 /**
  * Exports a tower to an ONNX file. An existing file is kept until the new one agrees with PyTorch.
  *
- * @throws {UserError} if the program cannot be run or reports an error
  * @throws {Error} if the file differs from PyTorch or does not fit the model
  */
 export async function exportTower(
@@ -157,10 +156,7 @@ const exportedSchema = z.object({
 });
 export type Exported = z.infer<typeof exportedSchema>;
 
-/**
- * @throws {UserError} if the program cannot be run or reports an error
- * @throws {Error} if the file differs from PyTorch
- */
+/** @throws {Error} if the file differs from PyTorch */
 async function runExport(
   python: string,
   args: readonly string[],

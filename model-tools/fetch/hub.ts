@@ -15,7 +15,6 @@ export interface HubSource {
  * Address of a file on the hub or its mirror, and the token for it.
  *
  * @param elsewhere - Variable with the complete URL of the same file in another store, if it may be set.
- * @throws {UserError} if a variable is invalid or downloads are disabled
  */
 export function hubSource(
   { repository, revision }: Pick<HubWeights, "repository" | "revision">,

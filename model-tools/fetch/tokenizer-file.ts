@@ -29,8 +29,6 @@ const maxBytes = 100e6;
 /**
  * Writes the file of a model's tokenizer beside its text tower, unless a package has the vocabulary: from the folder of a
  * checkpoint, otherwise from the repository of the weights. A file with the checksum of the spec is kept.
- *
- * @throws {UserError} if the file cannot be fetched
  */
 export async function placeTokenizer(
   spec: ModelSpec,

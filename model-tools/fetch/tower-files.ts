@@ -5,11 +5,7 @@ import { fp32Kinds } from "../../contract/repository-files.ts";
 import { modelFile } from "../generate/generate.ts";
 import type { TowerFile } from "./pull.ts";
 
-/**
- * Towers that a command writes, and their files: all towers of the model into the model repository, or one into `output`.
- *
- * @throws {UserError} if the model has no tower of the modality
- */
+/** Towers that a command writes, and their files: all towers of the model into the model repository, or one into `output`. */
 export function towerFiles(
   spec: ModelSpec,
   { modality, output }: { readonly modality?: Modality; readonly output?: string },

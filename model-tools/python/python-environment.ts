@@ -52,11 +52,7 @@ export const daliPackages: PythonPackages = {
   installs: [["--require-hashes", "-r", "dali/requirements.txt"]],
 };
 
-/**
- * Runs a program of `model-tools/python/` and returns the last line of its output.
- *
- * @throws {UserError} with the last line of its standard error
- */
+/** Runs a program of `model-tools/python/` and returns the last line of its output. */
 export async function runPython(
   python: string,
   program: string,
@@ -113,8 +109,6 @@ const installTimeoutMs = 2 * 3600_000;
 /**
  * Returns the Python of a virtual environment with locked packages, installed if it is missing. Each set of packages and each Python
  * has its own environment. Safe to call from several processes concurrently.
- *
- * @throws {UserError} if there is no Python 3.11 or newer, or a package cannot be installed
  */
 export async function ensurePython(
   { name, installs }: PythonPackages,

@@ -12,7 +12,6 @@ import { displayPath } from "../files/user-errors.ts";
 import { daliPackages, ensurePython, runPython } from "../python/python-environment.ts";
 import { writeDaliModels } from "./repository.ts";
 
-/** @throws {UserError} if DALI cannot preprocess for the model */
 function requirePipeline(spec: ModelSpec): void {
   const { size, resize } = imageTowerOf(spec).input;
   const longest = Math.max(size.width, size.height);
@@ -35,8 +34,6 @@ export interface PipelineOptions {
 /**
  * Serializes the pipelines for GPUs and CPUs and writes the configurations into a model repository. Existing files are kept until the new
  * ones are complete.
- *
- * @throws {UserError} if DALI cannot preprocess for the model, or a file cannot be written
  */
 export async function writeDaliPipeline(
   spec: ModelSpec,

@@ -16,11 +16,7 @@ export interface ReviewedFiles {
   readonly head?: string;
 }
 
-/**
- * Reads the changes that the options of `clipstack review` select.
- *
- * @throws {UserError} one line: the option or file, the rule and the value
- */
+/** Reads the changes that the options of `clipstack review` select. */
 export function readChanges({ plan, base, head }: ReviewedFiles): readonly StackChange[] {
   if (plan.length > 0) {
     if (base !== undefined)

@@ -32,11 +32,7 @@ export function environmentFile(folder: string, name: string): string {
   return join(folder, `${name}${extension}`);
 }
 
-/**
- * Reads every environment of `folder`.
- *
- * @throws {SettingsError} if the folder cannot be read or has no environments.
- */
+/** Reads every environment of `folder`. */
 export function loadEnvironments(folder: string): LoadedEnvironments {
   const environments: EnvironmentSettings[] = [];
   const rejected: RejectedFile[] = [];

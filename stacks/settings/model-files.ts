@@ -33,7 +33,6 @@ export function modelFolder(environmentFolder: string): string {
  *
  * @param name - Name of the file without its extension, which is the name of the model.
  * @param file - Name of the file, for messages.
- * @throws {SettingsError}
  */
 export function parseModel(name: string, file: string, yaml: string): ModelSpec {
   const nameRule = modelNameRule(name);
@@ -57,11 +56,7 @@ export function parseModel(name: string, file: string, yaml: string): ModelSpec 
   return { name, ...validateSettings(modelSpecFile, file, input) };
 }
 
-/**
- * Returns the models of the catalogue and those of `folder`, which may be missing.
- *
- * @throws {SettingsError} if the folder cannot be read.
- */
+/** Returns the models of the catalogue and those of `folder`, which may be missing. */
 export function loadModels(folder: string): LoadedModels {
   const models = new Map(modelCatalogue);
   const rejected: RejectedFile[] = [];

@@ -29,7 +29,6 @@ export type WithSpecs<Settings extends { readonly models: readonly ModelEntry[] 
  *
  * @param file - Name of the environment's file, for messages.
  * @param settings - Entries of the setting; undefined for those that do not match the schema.
- * @throws {SettingsError} if a name is unknown or repeated, a model lacks a modality, or the file of a model is invalid.
  */
 export function resolveModels(
   file: string,

@@ -20,11 +20,7 @@ export function isMap(value: unknown): value is Readonly<Record<string, unknown>
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/**
- * Reads a settings file.
- *
- * @throws {SettingsError} if it cannot be read or is not UTF-8.
- */
+/** Reads a settings file. */
 export function readText(file: string): string {
   let bytes: Buffer;
   try {
@@ -45,7 +41,6 @@ export function readText(file: string): string {
  *
  * @param contentNoun - What the folder contains, as a plural noun in the error message, such as
  *   "environments".
- * @throws {SettingsError} if the folder cannot be read.
  */
 export function yamlFileNames(folder: string, contentNoun: string): readonly string[] {
   try {
@@ -65,7 +60,6 @@ const binary = /[^\P{Cc}\t\n\r]/u;
  * Value of a YAML document that JSON can express.
  *
  * @param file - Name of the file, for messages.
- * @throws {SettingsError}
  */
 export function parseYaml(file: string, yaml: string): unknown {
   if (binary.test(yaml)) {
@@ -116,7 +110,6 @@ function unresolvedAliases(document: Document) {
  * Value of a settings file, with defaults filled in.
  *
  * @param file - Name of the file, for messages.
- * @throws {SettingsError} with every violation of the schema, one per line.
  */
 export function validateSettings<Schema extends z.ZodType>(
   schema: Schema,

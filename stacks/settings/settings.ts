@@ -41,7 +41,6 @@ export type EnvironmentSettings = {
  * @param file - Name of the file, for messages.
  * @param yaml - Settings without `stack`.
  * @param models - Models that `models` may name. Defaults to the catalogue.
- * @throws {SettingsError}
  */
 export function parseSettings<Stack extends StackName>(
   stack: Stack,
@@ -57,7 +56,6 @@ export function parseSettings<Stack extends StackName>(
  *
  * @param file - Name of the file, for messages.
  * @param models - Models that `models` may name. Defaults to the catalogue.
- * @throws {SettingsError}
  */
 export function parseEnvironment(
   name: string,

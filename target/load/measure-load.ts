@@ -9,11 +9,7 @@ import { startWorkers } from "./workers.ts";
 /** CPU utilisation of a worker during the warm-up above which another worker is added. */
 const busyWorkerCores = 0.75;
 
-/**
- * Measures one round of a load with new worker processes and connections: a warm-up, then a fixed number of windows.
- *
- * @throws {UserError} one line, if the server is unreachable.
- */
+/** Measures one round of a load with new worker processes and connections: a warm-up, then a fixed number of windows. */
 export async function measureLoad(
   requests: PreparedRequests,
   options: MeasureOptions,

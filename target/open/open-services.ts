@@ -53,7 +53,6 @@ interface ServicesSubject {
  * Opens the endpoints of running services.
  *
  * @param endpoints - Endpoints to open; if absent, all.
- * @throws {UserError} one line, if an endpoint does not respond.
  */
 export async function openServices(
   { services, close }: RunningServices,

@@ -10,11 +10,7 @@ const maxImages = 64;
 /** Maximum file size; the preprocessing limits the number of pixels. */
 const maxFileBytes = 32 * 1024 * 1024;
 
-/**
- * Reads and preprocesses the images of a folder in name order.
- *
- * @throws {UserError} if the folder has no image or one cannot be read.
- */
+/** Reads and preprocesses the images of a folder in name order. */
 export async function readImages(
   folder: string,
   preprocess: Preprocess,

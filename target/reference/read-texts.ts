@@ -12,11 +12,7 @@ import type { ReferenceModel } from "./reference.ts";
 /** Maximum number of texts, as of images. */
 const maxTexts = 64;
 
-/**
- * Reads the texts of a file: one per line, without empty lines, the first 64.
- *
- * @throws {UserError} if it cannot be read, or has no text or too long a text
- */
+/** Reads the texts of a file: one per line, without empty lines, the first 64. */
 export function readTexts(file: string): readonly string[] {
   let content: string;
   try {

@@ -56,7 +56,6 @@ export function imageContentType(name: string): string | undefined {
  * Sorted names of the images in a folder.
  *
  * @param source - Option that names the folder; prefix of error messages.
- * @throws {UserError} if the folder cannot be read or has no image.
  */
 export function imageNames(folder: string, source: string): readonly string[] {
   let names: string[];

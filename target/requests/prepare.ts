@@ -40,8 +40,6 @@ const maxTotalBytes = 128 * 1024 * 1024;
  *
  * An image is sent to the embed API as the file itself, several as `multipart/form-data`, and texts as JSON; all request
  * float32 rows instead of JSON. Requests to Triton use the binary tensor extension unless `serialization` is JSON.
- *
- * @throws {UserError} without an item.
  */
 export async function prepareRequests(
   target: Pick<TargetEndpoint, "endpoint" | "url" | "model" | "spec" | "jpegKind" | "apiKey">,

@@ -75,11 +75,7 @@ export type PatchType = "json" | "strategic-merge";
 
 const requestMs = 30_000;
 
-/**
- * Opens the API of a cluster with the credentials of its kubeconfig, without sending a request.
- *
- * @throws {UserError} one line if the file or the context does not exist.
- */
+/** Opens the API of a cluster with the credentials of its kubeconfig, without sending a request. */
 export async function openCluster(
   access: ClusterAccess,
   signal?: AbortSignal,

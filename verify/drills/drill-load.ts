@@ -45,11 +45,7 @@ export class DrillLoad {
     private readonly comparesAnswers = false,
   ) {}
 
-  /**
-   * Starts sending requests, or changes the pace.
-   *
-   * @throws {UserError} if the first request fails.
-   */
+  /** Starts sending requests, or changes the pace. */
   async start(pace: Pace, signal: AbortSignal): Promise<void> {
     await this.#stop(signal);
     if (this.#route === undefined) {

@@ -179,7 +179,6 @@ export const drillRecordKind: RecordKind<DrillRecord> = {
  * Parses a saved record.
  *
  * @param displayPath - File name, for errors.
- * @throws {UserError} one line: the file, the field, the rule and the value.
  */
 export function parseDrillRecord(text: string, displayPath: string): DrillRecord {
   return parseRecordAs(drillRecordKind, text, displayPath);

@@ -110,7 +110,6 @@ export class HostRun extends DrillRun<Containers> {
     return { url, http: openHttpClient(1, bearer, options), ...(connect && { connect }) };
   }
 
-  /** @throws {UserError} unless every container of the environment is ready. */
   static async open(options: HostDrillOptions): Promise<HostRun> {
     const before = await inspect(options.target);
     const unready = [...before.values()].find((container) => !isReady(container));

@@ -12,7 +12,6 @@ const drainLoadMs = 5_000;
  * Runs a drill, and restores the deployment.
  *
  * @param open - Checks that the deployment is ready, and opens the run.
- * @throws {UserError} one line, before any change, if the drill cannot start.
  * @throws {Interrupted} if the signal is aborted; the message lists what could not be restored.
  */
 export async function runDrill<Run extends DrillRun>(

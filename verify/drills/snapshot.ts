@@ -44,7 +44,6 @@ export interface Snapshot {
   readonly autoscaler?: ClusterAutoscaler;
 }
 
-/** @throws {UserError} if there is no such Deployment. */
 export async function readSnapshot(api: ClusterApi, target: DrillTarget): Promise<Snapshot> {
   const { namespace, deployment: name } = target;
   const path = (group: string, plural: string, object?: string) =>
