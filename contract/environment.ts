@@ -121,6 +121,8 @@ const currentFields = z.strictObject({
   /** Specs of all served models, without their sources. */
   models: z.array(modelSpec),
   services: z.array(service).min(1),
+  /** Addresses of Prometheus and Grafana on the host; absent without monitoring. */
+  monitoring: z.partialRecord(z.enum(["prometheus", "grafana"]), z.string().min(1)).optional(),
 });
 
 /** Schema of the output. */

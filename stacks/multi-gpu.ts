@@ -73,8 +73,12 @@ export class MultiGpuStack extends InferenceStack {
     const { gpus } = settings.topology === "per-gpu" ? settings.perGpu : settings.tritonOnnx;
     const others = baselines(this, { host, weights }, gpus ?? host.gpus, settings);
     const services = [embed, ...tritons, ...others];
-    addMonitoring(this, { host, embed, tritons }, settings);
-    this.environment = new EnvironmentOutput(this, "environment", { where: host, services });
+    const monitoring = addMonitoring(this, { host, embed, tritons }, settings);
+    this.environment = new EnvironmentOutput(this, "environment", {
+      where: host,
+      services,
+      monitoring: monitoring?.urls,
+    });
   }
 }
 

@@ -66,12 +66,16 @@ export class SingleGpuStack extends InferenceStack {
       : undefined;
     const own = server === undefined ? tritons : [server, ...tritons];
     const services = [...own, ...baselines(this, { host, weights }, embed.gpus, settings)];
-    addMonitoring(this, { host, embed: server, tritons }, settings);
+    const monitoring = addMonitoring(this, { host, embed: server, tritons }, settings);
     if (own.length === 0) {
       const must = "be true, or tritonOnnx.enabled, or tritonTrt.enabled";
       check(this, () => [finding("embed.enabled", must, "false")]);
       return;
     }
-    this.environment = new EnvironmentOutput(this, "environment", { where: host, services });
+    this.environment = new EnvironmentOutput(this, "environment", {
+      where: host,
+      services,
+      monitoring: monitoring?.urls,
+    });
   }
 }

@@ -1,3 +1,9 @@
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { openEmbedClient } from "../client/embedding/embed-client.ts";
 import { realTritonMissing, startRealTriton } from "../client/triton/test-real-triton.ts";
@@ -10,6 +16,7 @@ import { type TestRepository, testRepository } from "../emulator/test-repository
 import { tritonProcess } from "../emulator/test-triton-process.ts";
 import { startTraceExport } from "../http/trace-export.ts";
 import { picture } from "../inference/preprocess/test-images.ts";
+import { writeTestRepository } from "../inference-image/models/test-text-model.ts";
 import { type ServerProcess, startEmbed } from "../lab/trials/server-process.ts";
 import {
   type CollectedSpan,
@@ -78,6 +85,12 @@ describe.skipIf(collectorMissing !== "")(`at a collector${skipped(collectorMissi
   };
   const byName = (service: string, name: string) =>
     collector.spans.findLast((span) => span.service === service && span.name === name);
+  /** Stages of the last request to a route, sorted. */
+  const stagesOf = (route: string) => {
+    const request = byName("clipstack-embed", route);
+    const stages = collector.spans.filter(({ parentSpanId }) => parentSpanId === request?.spanId);
+    return stages.map(({ name }) => name).sort();
+  };
   /** Service and name of a span and of its ancestors. */
   const pathOf = (span: CollectedSpan | undefined): readonly string[] => {
     if (span === undefined) return [];
@@ -115,11 +128,7 @@ describe.skipIf(collectorMissing !== "")(`at a collector${skipped(collectorMissi
             "clipstack-embed: POST /embed",
             "application: POST /embed",
           ]);
-        const request = byName("clipstack-embed", "POST /embed");
-        const stages = collector.spans.filter(
-          ({ parentSpanId }) => parentSpanId === request?.spanId,
-        );
-        expect(stages.map(({ name }) => name).sort()).toEqual([
+        expect(stagesOf("POST /embed")).toEqual([
           "admission",
           "batch",
           "decode",
@@ -131,6 +140,29 @@ describe.skipIf(collectorMissing !== "")(`at a collector${skipped(collectorMissi
       },
     );
   }
+
+  test("downloads and texts are stages of a request", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "clipstack-tracing-"));
+    await writeTestRepository(folder, [defaultModel]);
+    const photo = await picture();
+    const files = createServer((_request, response) => response.end(photo)).listen(0, "127.0.0.1");
+    await once(files, "listening");
+    const filesUrl = `http://127.0.0.1:${(files.address() as AddressInfo).port}`;
+    const url = await startServer({ MODEL_REPOSITORY: folder, IMAGE_URL_HOSTS: filesUrl });
+    const response = await fetch(url + embedPaths.openAiEmbeddings, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ input: ["dunes", { image: `${filesUrl}/photo` }] }),
+    });
+    expect(response.status, await response.text()).toBe(200);
+    files.close();
+
+    await expect.poll(() => stagesOf("POST /v1/embeddings")).toContain("encode");
+    expect(stagesOf("POST /v1/embeddings")).toEqual(
+      expect.arrayContaining(["decode", "download", "tokenize"]),
+    );
+    await rm(folder, { recursive: true });
+  });
 
   test("a failed request is exported although its trace is not sampled, and its log line has its id", async () => {
     const url = await startServer({ OTEL_TRACES_SAMPLER: "always_off", LOG_LEVEL: "debug" });

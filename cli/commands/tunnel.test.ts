@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import type { Environment } from "../../contract/environment.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { noTunnelMessage } from "./tunnel.ts";
+import { planTunnel } from "../host/ssh-tunnel.ts";
+import { noTunnelMessage, withMonitoring } from "./tunnel.ts";
 
 const environment: Environment = {
   schema: 4,
@@ -43,4 +44,13 @@ test("needs no tunnel for a NodePort", () => {
   ).toBe(
     "k8s-gpu needs no tunnel: it is on this machine (gpu), and its endpoints are reachable directly: http://127.0.0.1:8092",
   );
+});
+
+test("forwards the ports of the monitoring", () => {
+  const monitoring = { prometheus: "http://127.0.0.1:9090", grafana: "http://127.0.0.1:3000" };
+  const onHost = { ...environment, where: "ssh://gpu@gpu-host", monitoring };
+  expect(planTunnel(withMonitoring(onHost), 1)?.forwards).toEqual([
+    { remote: 9090, local: 9091, endpoints: "monitoring prometheus" },
+    { remote: 3000, local: 3001, endpoints: "monitoring grafana" },
+  ]);
 });

@@ -43,7 +43,7 @@ Exit codes: 0 closed with Ctrl-C or not needed, 1 ssh failed, 2 usage or setting
 
 async function tunnel(name: string, args: TunnelArguments): Promise<void> {
   const { file, displayPath } = environmentFile(name);
-  const environment = readEnvironment(file, displayPath);
+  const environment = withMonitoring(readEnvironment(file, displayPath));
   const plan = planTunnel(environment, args.portOffset);
   if (plan === undefined) {
     console.error(`clipstack: ${noTunnelMessage(environment)}`);
@@ -77,8 +77,24 @@ async function tunnel(name: string, args: TunnelArguments): Promise<void> {
   }
 }
 
+type ReachableEnvironment = Omit<Environment, "services"> &
+  Pick<Parameters<typeof planTunnel>[0], "services">;
+
+/** Adds the monitoring of an environment to its services. */
+export function withMonitoring(environment: Environment): ReachableEnvironment {
+  const endpoints = Object.entries(environment.monitoring ?? {}).map(([protocol, url]) => ({
+    protocol,
+    url,
+  }));
+  const services = [
+    ...environment.services,
+    ...(endpoints.length === 0 ? [] : [{ name: "monitoring", endpoints }]),
+  ];
+  return { ...environment, services };
+}
+
 /** Returns the message to print if no SSH tunnel is opened: either none is needed, or host.docker is `tcp://`. */
-export function noTunnelMessage(environment: Environment): string {
+export function noTunnelMessage(environment: ReachableEnvironment): string {
   const { name, where, services } = environment;
   const urls = services.flatMap(({ endpoints }) => endpoints.map(({ url }) => url));
   const forwards = [...new Set(urls)].flatMap((url) => portForward(environment, url));
@@ -96,7 +112,7 @@ export function noTunnelMessage(environment: Environment): string {
 }
 
 /** `kubectl port-forward` command for an endpoint inside a cluster: `http://<service>.<namespace>.svc:<port>`. */
-function portForward({ where, kubeconfig }: Environment, url: string): readonly string[] {
+function portForward({ where, kubeconfig }: ReachableEnvironment, url: string): readonly string[] {
   const [, service, namespace, port] =
     /^(?:https?:\/\/)?([^.:/]+)\.([^.:/]+)\.svc:(\d+)$/.exec(url) ?? [];
   if (service === undefined) return [];
@@ -113,7 +129,7 @@ interface ReachableEndpoint {
 }
 
 function reachableEndpoints(
-  environment: Environment,
+  environment: ReachableEnvironment,
   plan: TunnelPlan | undefined,
 ): readonly ReachableEndpoint[] {
   return environment.services.flatMap(({ name, endpoints }) =>
@@ -125,7 +141,7 @@ function reachableEndpoints(
   );
 }
 
-function tunnelText(environment: Environment, plan: TunnelPlan): string {
+function tunnelText(environment: ReachableEnvironment, plan: TunnelPlan): string {
   const rows = reachableEndpoints(environment, plan);
   const table = aligned(
     rows.map(({ service, protocol, url }) => [`  ${service}`, protocol, url]),

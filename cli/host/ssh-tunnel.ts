@@ -3,7 +3,7 @@ import { startChild } from "../../artefact/child-process.ts";
 import { isPortInUse } from "../../artefact/free-ports.ts";
 import { shiftPort } from "../../artefact/simulation-plan.ts";
 import { loopback } from "../../artefact/simulation-types.ts";
-import type { Endpoint, Environment } from "../../contract/environment.ts";
+import type { Environment } from "../../contract/environment.ts";
 import { explainSsh, type SshTarget, sshTarget } from "./ssh.ts";
 
 /** Port of the host, forwarded to a port of this machine. */
@@ -20,13 +20,24 @@ export interface TunnelPlan {
   readonly forwards: readonly Forward[];
 }
 
+/** Part of an environment that a tunnel makes reachable. */
+interface ReachableEnvironment extends Pick<Environment, "where"> {
+  readonly services: readonly {
+    readonly name: string;
+    readonly endpoints: readonly { readonly protocol: string; readonly url: string }[];
+  }[];
+}
+
 /** Failure to open a tunnel, in one line. */
 export class TunnelError extends Error {
   override readonly name = "TunnelError";
 }
 
 /** Plans the forwards for an environment; undefined if its endpoints are reachable without a tunnel. */
-export function planTunnel(environment: Environment, portOffset: number): TunnelPlan | undefined {
+export function planTunnel(
+  environment: ReachableEnvironment,
+  portOffset: number,
+): TunnelPlan | undefined {
   const target = sshTarget(environment.where);
   if (target === undefined) return undefined;
   const endpointsByPort = new Map<number, string[]>();
@@ -48,7 +59,7 @@ export function planTunnel(environment: Environment, portOffset: number): Tunnel
 }
 
 /** Parses host and port of an endpoint: `http://host:port` or `host:port`. */
-export function addressOf({ url }: Pick<Endpoint, "url">): {
+export function addressOf({ url }: { readonly url: string }): {
   readonly host: string;
   readonly port: number;
 } {

@@ -44,6 +44,8 @@ export interface MonitoringProps {
    * @default - the embed server requires no key, or one in a Terraform variable
    */
   readonly keyFile?: string | undefined;
+  /** URLs of Alertmanagers, as Prometheus' container reaches them. */
+  readonly alertmanagers: readonly string[];
   /** SLO of the alerts: 99 % of the requests take at most this time. */
   readonly latencySloMilliseconds: number;
   /**
@@ -98,6 +100,9 @@ export function prometheusFiles(
     yamlFile(prometheusConfig, {
       global: { scrape_interval: `${scrapeSeconds}s`, evaluation_interval: `${scrapeSeconds}s` },
       rule_files: [rules],
+      ...(props.alertmanagers.length > 0 && {
+        alerting: { alertmanagers: props.alertmanagers.map(alertmanagerOf) },
+      }),
       scrape_configs: [
         ...job(
           "embed",
@@ -122,6 +127,15 @@ export function prometheusFiles(
       ? []
       : [{ file: embedKey, content: embed.apiKey.stringValue as string }]),
   ];
+}
+
+function alertmanagerOf(address: string) {
+  const { protocol, host, pathname } = new URL(address);
+  return {
+    scheme: protocol.slice(0, -1),
+    path_prefix: pathname,
+    static_configs: [{ targets: [host] }],
+  };
 }
 
 function rulesOf(props: MonitoringProps) {

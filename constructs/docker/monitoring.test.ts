@@ -48,6 +48,7 @@ const monitored =
       dashboards: "helm/clipstack/dashboards",
       ports: { prometheus: 9090, grafana: 3000 },
       retentionDays: 15,
+      alertmanagers: [],
       latencySloMilliseconds: 200,
       ...props,
     });
@@ -123,6 +124,23 @@ describe("Prometheus", () => {
       on: "host",
       what: "key of Prometheus",
     });
+  });
+
+  test("sends alerts to Alertmanagers, also at the default port and below a path", () => {
+    const alertmanagers = ["http://alerts.internal:9093", "https://alerts.example/team"];
+    expect(synthesized({ props: { alertmanagers } }).config.alerting.alertmanagers).toEqual([
+      {
+        scheme: "http",
+        path_prefix: "/",
+        static_configs: [{ targets: ["alerts.internal:9093"] }],
+      },
+      {
+        scheme: "https",
+        path_prefix: "/team",
+        static_configs: [{ targets: ["alerts.example"] }],
+      },
+    ]);
+    expect(synthesized().config).not.toHaveProperty("alerting");
   });
 
   test("evaluates the alerts with the SLO and the price of the host", () => {

@@ -1,6 +1,7 @@
 import type { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
+import type { Environment } from "../../contract/environment.ts";
 import { dcgmExporterPort, monitoringPorts } from "../../contract/ports.ts";
 import { limitsOf } from "../checks/container-limits.ts";
 import { check } from "../checks/findings.ts";
@@ -41,6 +42,8 @@ export class Monitoring extends Construct {
   readonly grafana?: Container;
   /** Absent if no service uses a GPU. */
   readonly dcgmExporter?: Container;
+  /** Addresses for the environment output. */
+  readonly urls: NonNullable<Environment["monitoring"]>;
 
   constructor(scope: Construct, id: string, props: MonitoringProps) {
     super(scope, id);
@@ -49,7 +52,11 @@ export class Monitoring extends Construct {
     check(this, () => monitoringFindings(props));
     this.dcgmExporter = host.usedGpus.length === 0 ? undefined : this.#dcgmExporter(props);
     this.prometheus = this.#prometheus(props);
-    if (images.grafana !== undefined) this.grafana = this.#grafana(props, images.grafana);
+    const url = (port: number) => `http://${host.clientAddress("loopback")}:${port}`;
+    this.urls = { prometheus: url(props.ports.prometheus) };
+    if (images.grafana === undefined) return;
+    this.grafana = this.#grafana(props, images.grafana);
+    this.urls.grafana = url(props.ports.grafana);
   }
 
   #prometheus(props: MonitoringProps) {

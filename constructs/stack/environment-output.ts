@@ -54,6 +54,12 @@ export interface EnvironmentOutputProps {
   readonly where: HostLocation | ClusterLocation;
   readonly services: readonly ServiceEntry[];
   /**
+   * Addresses of the monitoring.
+   *
+   * @default - none
+   */
+  readonly monitoring?: Environment["monitoring"];
+  /**
    * Name of the Terraform output. A stack with several hosts has one output per host.
    *
    * @default "environment" - the output that clipstack reads
@@ -76,7 +82,7 @@ export class EnvironmentOutput extends Construct {
   constructor(scope: Construct, id: string, props: EnvironmentOutputProps) {
     super(scope, id);
 
-    const { where, services, output = environmentOutput } = props;
+    const { where, services, monitoring, output = environmentOutput } = props;
 
     this.value = {
       schema: environmentSchema,
@@ -84,6 +90,7 @@ export class EnvironmentOutput extends Construct {
       ...("docker" in where ? hostLocation(where) : clusterLocation(where)),
       models: specsOf(services),
       services: services.map(({ service }) => service),
+      ...(monitoring && { monitoring }),
     };
 
     check(this, () => {

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { monitoringPorts } from "../../contract/ports.ts";
-import { hostFile, image, integer, port } from "./setting-types.ts";
+import { downloadUrl, hostFile, image, integer, port } from "./setting-types.ts";
 
 const amount = z.number().positive("must be more than 0").optional();
 
@@ -29,6 +29,12 @@ export const monitoring = z
       .optional()
       .describe(
         "With `embed.keys`: file of the host with only the key of Prometheus, readable for user 65534; its folder is mounted.",
+      ),
+    alertmanagers: z
+      .array(downloadUrl.refine((url) => URL.canParse(url), "must be a valid URL"))
+      .default([])
+      .describe(
+        "URLs of Alertmanagers that receive the firing alerts, as the container of Prometheus reaches them: `http://alerts.internal:9093`.",
       ),
     latencySloMilliseconds: integer(1, 600_000)
       .optional()

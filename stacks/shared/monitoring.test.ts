@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { findingsOf } from "../../constructs/checks/findings.ts";
 import { Testing } from "../../constructs/terraform/cdktf.ts";
+import type { Environment } from "../../contract/environment.ts";
 import { createStack } from "../create-stack.ts";
 import { parseEnvironment } from "../settings/settings.ts";
 
@@ -9,16 +10,24 @@ interface Container {
   readonly upload?: readonly { readonly file: string; readonly content: string }[];
 }
 
-/** Containers of an environment by name, without findings. */
-function containersOf(settings: object): ReadonlyMap<string, Container> {
+/** Terraform configuration of an environment, without findings. */
+function terraformOf(settings: object) {
   const stack = createStack(
     Testing.app(),
     parseEnvironment("gpu", "gpu.yaml", JSON.stringify(settings)),
   );
   expect(findingsOf(stack)).toEqual([]);
-  const { resource } = stack.toTerraform() as {
+  return stack.toTerraform() as {
     resource: { docker_container: Readonly<Record<string, Container>> };
+    output: { environment: { value: Environment } };
   };
+}
+
+const outputOf = (settings: object) => terraformOf(settings).output.environment.value;
+
+/** Containers of an environment by name. */
+function containersOf(settings: object): ReadonlyMap<string, Container> {
+  const { resource } = terraformOf(settings);
   return new Map(Object.values(resource.docker_container).map((each) => [each.name, each]));
 }
 
@@ -45,6 +54,29 @@ const enabled = { monitoring: { enabled: true } };
 test("no setting, no container", () => {
   const names = [...containersOf({ stack: "single-gpu" }).keys()];
   expect(names.filter((name) => name.includes("monitoring"))).toEqual([]);
+});
+
+test("the environment output has the addresses of the monitoring", () => {
+  const monitoring = { enabled: true, ports: { grafana: 3001 } };
+  expect(outputOf({ stack: "single-gpu" }).monitoring).toBeUndefined();
+  expect(outputOf({ stack: "multi-gpu", monitoring }).monitoring).toEqual({
+    prometheus: "http://127.0.0.1:9090",
+    grafana: "http://127.0.0.1:3001",
+  });
+  const without = { enabled: true, grafana: false };
+  expect(outputOf({ stack: "single-gpu", monitoring: without }).monitoring).toEqual({
+    prometheus: "http://127.0.0.1:9090",
+  });
+});
+
+test.each([
+  ["alerts:9093", "a URL without a user, a password or a query"],
+  ["http://alerts:99999", "a valid URL"],
+])("rejects the Alertmanager %s", (url, rule) => {
+  const monitoring = { enabled: true, alertmanagers: [url] };
+  expect(() => outputOf({ stack: "single-gpu", monitoring })).toThrow(
+    `monitoring.alertmanagers.0 must be ${rule}, got '${url}'`,
+  );
 });
 
 describe("Prometheus", () => {

@@ -18,10 +18,10 @@ export function addMonitoring(
   scope: Construct,
   services: MonitoredServices,
   { monitoring, review }: Pick<SingleGpuSettings, "monitoring" | "review">,
-): void {
+): Monitoring | undefined {
   const { enabled, grafana, images, ...props } = monitoring;
-  if (!enabled) return;
-  new Monitoring(scope, "monitoring", {
+  if (!enabled) return undefined;
+  return new Monitoring(scope, "monitoring", {
     ...services,
     ...props,
     images: { ...images, grafana: grafana ? images.grafana : undefined },

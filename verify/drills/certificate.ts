@@ -1,8 +1,6 @@
-import { embedPaths } from "../../contract/embed-api.ts";
 import { embedMetrics } from "../../contract/metrics/embed-metrics.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { selfSignedCertificate } from "../../http/self-signed-certificate.ts";
-import { metricSum, parseMetrics } from "../../target/readings/prometheus.ts";
 import { type HostDrill, type HostRun, hostPhases } from "./host-run.ts";
 
 /** Suffix of the valid files during the drill. */
@@ -82,11 +80,6 @@ done`,
 
 /** End of the validity of the certificate in use, in seconds since 1970. */
 async function expiryOf(run: HostRun): Promise<number> {
-  const { http, url } = run.openRoute();
-  try {
-    const { body } = await http.send(`${url}${embedPaths.metrics}`);
-    return metricSum(parseMetrics(body.toString("utf8")), embedMetrics.certificateExpiry) ?? 0;
-  } finally {
-    await http.close();
-  }
+  const [line] = await run.metric(embedMetrics.certificateExpiry);
+  return line?.value ?? 0;
 }

@@ -78,6 +78,11 @@ export class DrillLoad {
     return this.#running?.pace;
   }
 
+  /** Number of successful responses since the load was started or its pace changed. */
+  get successes(): number {
+    return this.#running?.load.samples.filter(isGood).length ?? 0;
+  }
+
   /** Starts a phase; requests due from now on belong to it. */
   phase(name: string): void {
     this.#endPhase();

@@ -1,7 +1,10 @@
 import { isDeepStrictEqual } from "node:util";
 import type { InspectedContainer, Inspection } from "../../artefact/docker-inspect.ts";
+import { embedPaths } from "../../contract/embed-api.ts";
+import { embedMetrics } from "../../contract/metrics/embed-metrics.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { counted } from "../../report/document/number-format.ts";
+import { type Metrics, parseMetrics } from "../../target/readings/prometheus.ts";
 import { type HttpClient, openHttpClient } from "../../target/requests/http-client.ts";
 import { type Drill, type DrillOptions, type DrillPhase, DrillRun } from "./drill.ts";
 import { DrillLoad, failureText, type Route } from "./drill-load.ts";
@@ -48,6 +51,8 @@ const beforePhase = "before";
 const leadSeconds = 3;
 /** Time for a container to become healthy in addition to the start period of its health check: its probes and the engine's restart delay. */
 const probeSeconds = 60;
+/** Time in which a healthy container receives and answers requests again: probes and connections of the gateway. */
+const answerSeconds = 30;
 
 /** Failures while the server that receives the load does not run, because nothing is in front of it. */
 const unreachable = [
@@ -161,6 +166,17 @@ export class HostRun extends DrillRun<Containers> {
     return this.change("run", ...options, ...args, image, "-c", script, "sh", ...positional);
   }
 
+  /** Samples of a metric of the service that receives the load. */
+  async metric(name: string): Promise<Metrics> {
+    const { http, url } = this.openRoute();
+    try {
+      const { body } = await http.send(`${url}${embedPaths.metrics}`);
+      return parseMetrics(body.toString("utf8")).filter((line) => line.name === name);
+    } finally {
+      await http.close();
+    }
+  }
+
   /** Fails before any change unless every request of the first phase succeeded. */
   requireAnswered(): void {
     const load = this.load.of(beforePhase);
@@ -194,7 +210,7 @@ export class HostRun extends DrillRun<Containers> {
         container !== undefined && isReady(container) && container.State.StartedAt !== StartedAt
       );
     });
-    this.#checkRecovery(service, seconds, began);
+    await this.#checkRecovery(service, seconds, began);
   }
 
   /** Checks that requests succeed again after a disturbance during which the container did not stop. */
@@ -205,12 +221,44 @@ export class HostRun extends DrillRun<Containers> {
       const container = now.get(service.container);
       return container !== undefined && isReady(container);
     });
-    this.#checkRecovery(service, seconds, began);
+    await this.#checkRecovery(service, seconds, began);
   }
 
-  #checkRecovery({ container }: HostService, seconds: number, began: number): void {
-    const took = ((performance.now() - began) / 1_000).toFixed(1);
-    this.check(`recovers within ${seconds} s`, true, `${container} is healthy after ${took} s`);
+  /** Checks that a healthy service answers requests again, without a restart of the service that receives them. */
+  async #checkRecovery(service: HostService, seconds: number, began: number): Promise<void> {
+    const { entry } = this.target;
+    const took = () => `${((performance.now() - began) / 1_000).toFixed(1)} s`;
+    const healthy = `${service.container} is healthy after ${took()}`;
+    const before = await this.#answersOf(service);
+    if (before === undefined) return this.check(`recovers within ${seconds} s`, true, healthy);
+    const { State } = (
+      await this.until(
+        `${service.container} answers requests`,
+        answerSeconds,
+        async () => ((await this.#answersOf(service)) ?? 0) > before,
+      )
+    ).get(entry.container)!;
+    const isSame = State.StartedAt === this.containerOf(entry).State.StartedAt;
+    const isOwn = service.container === entry.container;
+    this.check(
+      `recovers within ${seconds} s, and answers requests ${answerSeconds} s later`,
+      isOwn || isSame,
+      `${healthy} and answers requests after ${took()}${isOwn ? "" : `, ${isSame ? "without" : "with"} a restart of ${entry.container}`}`,
+    );
+  }
+
+  /** Number of requests that a service has answered with success; undefined if it receives none of the load. */
+  async #answersOf({ container }: HostService): Promise<number | undefined> {
+    if (container === this.target.entry.container) return this.load.successes;
+    const [calls, failures] = await Promise.all(
+      [embedMetrics.tritonRequests, embedMetrics.tritonFailures].map(async (name) => {
+        const lines = await this.metric(name);
+        return lines
+          .filter(({ labels: { target } }) => target?.startsWith(`${container}:`))
+          .map(({ value }) => value);
+      }),
+    );
+    return calls!.length === 0 ? undefined : sum(calls!) - sum(failures!);
   }
 
   async settle(): Promise<void> {
