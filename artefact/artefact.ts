@@ -12,7 +12,7 @@ import { UserError } from "../contract/user-error.ts";
 import { type ContainerBlock, containerWorkload } from "./container-workload.ts";
 import { declaredContainer } from "./declared-container.ts";
 import { deploymentWorkload } from "./deployment-workload.ts";
-import { helmReleases, renderRelease } from "./helm-template.ts";
+import { type HelmRelease, helmReleases, renderRelease } from "./helm-template.ts";
 import { parseAs, parseJson } from "./parse.ts";
 import { type Declared, resourceAt } from "./service-ports.ts";
 import {
@@ -90,6 +90,12 @@ export function readManifests(
 ): readonly DeclaredObject[] {
   const { resource } = parseDocument(readBytes(file, displayPath).toString("utf8"), displayPath);
   return objectsOf(resource, displayPath, dirname(resolve(file)), options);
+}
+
+/** Helm releases of a synthesized environment. */
+export function readReleases(file: string, displayPath: string): readonly HelmRelease[] {
+  const { resource } = parseDocument(readBytes(file, displayPath).toString("utf8"), displayPath);
+  return helmReleases(resource, displayPath, dirname(resolve(file)));
 }
 
 function objectsOf(

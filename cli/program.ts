@@ -50,6 +50,11 @@ const commands: Readonly<Record<string, CommandEntry>> = {
     description: "drills on a cluster: rolling update, autoscaler, PodDisruptionBudget, quota",
     register: async (program) => (await import("./commands/k8s.ts")).registerK8s(program),
   },
+  canary: {
+    description:
+      "try new settings on a share of a cluster's requests, then upgrade the release or roll back",
+    register: async (program) => (await import("./commands/canary.ts")).registerCanary(program),
+  },
   doctor: {
     description:
       "check the host or cluster of an environment for everything that a deployment requires",

@@ -37,7 +37,7 @@ export interface RuleGroups {
 }
 
 /** Fractions of the requests that may fail, or be slower than the SLO. */
-const budgets = { errors: 0.001, latency: 0.01 } as const;
+export const budgets = { errors: 0.001, latency: 0.01 } as const;
 
 /**
  * Two alerts on the rate at which an error budget of 30 days is used, each over a long window, which ignores short disturbances,

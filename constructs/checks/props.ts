@@ -37,7 +37,7 @@ export function checkedProps<Props extends object>(
   };
 }
 
-/** Findings about the numbers in plain data, by path. Constructs, model specs and tracing have checks of their own. */
+/** Findings about the numbers in plain data, by path. Constructs, model specs, tracing and chart values have checks of their own. */
 function invalidNumbers(value: unknown, path: readonly string[]): ReadonlyMap<string, string> {
   if (typeof value === "number") {
     if (Number.isInteger(value) && value >= 0) return new Map();
@@ -45,7 +45,7 @@ function invalidNumbers(value: unknown, path: readonly string[]): ReadonlyMap<st
     const got = Token.isUnresolved(value) ? "a token, which only Terraform resolves" : value;
     return new Map([[name, finding(name, "be a whole number", got)]]);
   }
-  const hasOwnChecks = ["models", "gpu", "tracing"].includes(String(path.at(-1)));
+  const hasOwnChecks = ["models", "gpu", "tracing", "chartValues"].includes(String(path.at(-1)));
   const isPlain =
     Array.isArray(value) ||
     (typeof value === "object" &&

@@ -184,6 +184,13 @@ test("passes further values to the chart", () => {
   expect(values.triton.autoscaling).toEqual({ ...usual.triton.autoscaling, fallbackReplicas: 3 });
 });
 
+test("passes fractions to the chart, such as the SLO and the price of the alerts", () => {
+  const prometheusRule = { latencySloSeconds: 0.5, usdPerHour: 3.2 };
+  const settings = `chartValues: { prometheusRule: ${JSON.stringify(prometheusRule)} }`;
+  const { values } = synthInference(settings, { weights: "image" });
+  expect(values.prometheusRule).toEqual(prometheusRule);
+});
+
 test.each([
   ["", "http"],
   ["createNamespace: false\nembed: { tls: { secret: embed-tls } }", "https"],

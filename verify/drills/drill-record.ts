@@ -26,6 +26,9 @@ export type ClusterDrillName = (typeof clusterDrillNames)[number];
 export type HostDrillName = (typeof hostDrillNames)[number];
 export type DrillName = ClusterDrillName | HostDrillName;
 
+/** `clipstack canary` writes the record of a drill, too. */
+export const canaryName = "canary";
+
 const latency = z.strictObject({
   /** Number of successful requests, the only ones in the percentiles. */
   samples: z.int().min(0),
@@ -127,7 +130,7 @@ export type HostSubject = z.infer<typeof hostSubject>;
 export const drillRecord = z.strictObject({
   schema: z.literal(drillRecordSchemaVersion),
   kind: z.literal("drill"),
-  drill: z.enum([...clusterDrillNames, ...hostDrillNames]),
+  drill: z.enum([...clusterDrillNames, ...hostDrillNames, canaryName]),
   /** UTC, ISO 8601. */
   startedAt: z.iso.datetime(),
   finishedAt: z.iso.datetime(),

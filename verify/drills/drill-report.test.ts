@@ -11,7 +11,7 @@ test("the record matches its schema", () => {
 test("fails on an unknown drill", () => {
   const unknown = JSON.stringify({ ...record, drill: "reboot" });
   expect(() => parseDrillRecord(unknown, "unknown.json")).toThrow(
-    "unknown.json: drill must be one of rollout, scale, drain, quota, kill, freeze, network, queue, memory, disk, model, certificate, got 'reboot'",
+    "unknown.json: drill must be one of rollout, scale, drain, quota, kill, freeze, network, queue, memory, disk, model, certificate, canary, got 'reboot'",
   );
 });
 

@@ -13,7 +13,7 @@ import {
   whenText,
 } from "../../report/document/document.ts";
 import { counted, formatMs } from "../../report/document/number-format.ts";
-import type { DrillRecord, PhaseLoad } from "./drill-record.ts";
+import { canaryName, type DrillRecord, type PhaseLoad } from "./drill-record.ts";
 import { questionOf } from "./registry.ts";
 
 /** Report of a drill. */
@@ -23,7 +23,7 @@ export function drillReport(record: DrillRecord): Report {
   const failed = checks.filter(({ passed }) => !passed);
   const total = counted(checks.length, "check");
   return {
-    title: `Drill ${drill}`,
+    title: drill === canaryName ? "Canary" : `Drill ${drill}`,
     verdict: failed.length === 0 ? `${total} passed` : `${failed.length} of ${total} failed`,
     tone: failed.length === 0 ? "good" : "bad",
     facts: [...facts, ["When", whenText(record)]],

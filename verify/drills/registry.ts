@@ -2,7 +2,12 @@ import { certificateDrill } from "./certificate.ts";
 import type { ClusterDrill } from "./cluster-run.ts";
 import { diskDrill } from "./disk.ts";
 import { drainDrill } from "./drain.ts";
-import type { ClusterDrillName, DrillName, HostDrillName } from "./drill-record.ts";
+import {
+  type ClusterDrillName,
+  canaryName,
+  type DrillRecord,
+  type HostDrillName,
+} from "./drill-record.ts";
 import { freezeDrill } from "./freeze.ts";
 import type { HostDrill } from "./host-run.ts";
 import { killDrill } from "./kill.ts";
@@ -34,7 +39,9 @@ export const hostDrills: Readonly<Record<HostDrillName, HostDrill>> = {
   certificate: certificateDrill,
 };
 
-/** Question that a drill answers. */
-export function questionOf(name: DrillName): string {
-  return { ...clusterDrills, ...hostDrills }[name].question;
+/** Question that a record answers. */
+export function questionOf(name: DrillRecord["drill"]): string {
+  return name === canaryName
+    ? "Does the candidate serve a part of the requests as well as the stable release?"
+    : { ...clusterDrills, ...hostDrills }[name].question;
 }

@@ -81,9 +81,10 @@ async function restore<Run extends DrillRun>(
   }
 }
 
-async function recordOf<Run extends DrillRun>(
-  { name }: Drill<Run>,
-  run: Run,
+/** Record of a finished run. */
+export async function recordOf(
+  { name }: { readonly name: DrillRecord["drill"] },
+  run: DrillRun,
   startedAt: Date,
   repository: string,
 ): Promise<DrillRecord> {
