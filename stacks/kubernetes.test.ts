@@ -526,6 +526,16 @@ describe("k8s-gpu fails", () => {
       ],
     ],
     [
+      "downloaded weights in a precision that the server does not find",
+      `accelerator: cpu
+model: { weights: init, url: https://models.example/m, sha256: ${"a".repeat(64)} }
+embed: { backend: onnxruntime, server: { modelPrecision: int8 } }
+triton: { enabled: false }`,
+      [
+        "embed.server.modelPrecision must be fp32 when weights is init: with pvc or image, the file of the precision is beside model.onnx, got 'int8'",
+      ],
+    ],
+    [
       "keys of clients without one of Prometheus",
       "createNamespace: false\nembed: { keysSecret: clients }",
       [

@@ -1,5 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { mkdtempSync } from "node:fs";
+import { cp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -16,12 +17,19 @@ beforeAll(async () => {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-validate-"));
   outdir = join(folder, "cdktf.out");
   places = await providerEnvironment(folder);
-  const { rejected } = await synthesize({
-    environments: fileURLToPath(new URL("../environments", import.meta.url)),
-    outdir,
+  const environments = join(folder, "environments");
+  await cp(fileURLToPath(new URL("../environments", import.meta.url)), environments, {
+    recursive: true,
   });
+  await writeFile(join(environments, "acme.yaml"), acme);
+  const { rejected } = await synthesize({ environments, outdir });
   expect(rejected).toEqual([]);
 });
+
+const acme = `stack: single-gpu
+embed: { expose: all-interfaces, tls: { acme: { domain: gpu.example.com, email: ops@example.com } } }
+tritonOnnx: { expose: all-interfaces, allowUnauthenticated: true }
+`;
 
 function terraform(cwd: string, ...args: readonly string[]) {
   return spawnSync("terraform", [...args, "-no-color"], {
@@ -41,7 +49,7 @@ function missing(cwd: string): string | undefined {
   return `terraform init cannot get ${provider} on this machine`;
 }
 
-for (const environment of [...shippedEnvironments, ...exampleEnvironments]) {
+for (const environment of [...shippedEnvironments, ...exampleEnvironments, "acme"]) {
   test(`terraform accepts ${environment}`, ({ skip }) => {
     const cwd = join(outdir, "stacks", environment);
     const reason = missing(cwd);

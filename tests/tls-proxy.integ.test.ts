@@ -11,6 +11,8 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { freePorts } from "../artefact/free-ports.ts";
+import { parseBenchRecord } from "../bench/record/bench-record.ts";
+import { startClipstack } from "../cli/test-programs.ts";
 import { pythonWithTritonClient } from "../client/triton/test-python.ts";
 import { renderCaddyfile } from "../constructs/docker/caddyfile.ts";
 import { defaultModel } from "../contract/models/index.ts";
@@ -167,6 +169,26 @@ describe.skipIf(missing !== "")(
       );
       child.child.stdin?.end(await picture());
       expect(Number((await child).stdout)).toBe(defaultModel.embedding.width);
+    });
+
+    test("bench measures both protocols with TLS, with the authority of --ca", async () => {
+      const output = join(folder, "bench.json");
+      const command = startClipstack(
+        [
+          ...["bench", "--weights", "tiny", "--ca", caFile(), "--backend", "embed-http,onnx-grpc"],
+          ...["--url", `embed-http=https://localhost:${ports.embed}`],
+          ...["--url", `onnx-grpc=https://localhost:${ports.grpc}`],
+          ...["--batch-sizes", "1", "--concurrency", "2", "--rounds", "1", "--windows", "1"],
+          ...["--window", "0.5", "--warmup", "0.1", "--output", output, "--report", folder],
+        ],
+        { INFERENCE_API_KEY: apiKey },
+      );
+      const { code, stderr } = await command.done;
+      expect([code, stderr.match(/✘.*/g)]).toEqual([0, null]);
+      const { loadPoints } = parseBenchRecord(await readFile(output, "utf8"), output);
+      expect(loadPoints.map(({ id }) => id)).toEqual(["embed-http b1 c2", "onnx-grpc b1 c2"]);
+      for (const { errors, samples } of loadPoints)
+        expect([samples > 0, errors]).toEqual([true, {}]);
     });
 
     test.skipIf(python.missing !== "")(

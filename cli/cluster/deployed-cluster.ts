@@ -1,7 +1,10 @@
-import type { AddressInfo } from "node:net";
-import { createServer } from "node:net";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import { pipeline } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import { clusterAddress } from "../../artefact/cluster-address.ts";
+import { connect, rootCertificates } from "node:tls";
+import { type ClusterAddress, clusterAddress } from "../../artefact/cluster-address.ts";
 import {
   type ClusterDeployment,
   type ClusterInspection,
@@ -13,7 +16,7 @@ import {
 import { clusterKinds } from "../../artefact/helm-template.ts";
 import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
 import type { Environment } from "../../contract/environment.ts";
-import { UserError } from "../../contract/user-error.ts";
+import { messageOf, UserError } from "../../contract/user-error.ts";
 import type { NetworkAccess } from "../../target/service/deployed-environment.ts";
 import { unsettledAutoscalers } from "../../verify/checks/cluster.ts";
 import {
@@ -153,9 +156,12 @@ export async function reachCluster(
   signal: AbortSignal,
 ): Promise<NetworkAccess> {
   const urls = environment.services.flatMap(({ endpoints }) => endpoints.map(({ url }) => url));
-  const inside = urls.flatMap((url) => clusterAddress(url) ?? []);
+  const inside = urls.flatMap((url) => {
+    const address = clusterAddress(url);
+    return address === undefined ? [] : [{ ...address, hasTls: url.startsWith("https:") }];
+  });
   const ports = new Map<string, Forward>();
-  const keyOf = ({ namespace, service, port }: Address) => `${namespace}/${service}:${port}`;
+  const keyOf = ({ namespace, service, port }: ClusterAddress) => `${namespace}/${service}:${port}`;
   const api = inside.length === 0 ? undefined : await openCluster(accessOf(environment), signal);
   const close = async () => {
     for (const { close } of ports.values()) close();
@@ -164,7 +170,7 @@ export async function reachCluster(
   try {
     for (const address of inside) {
       if (api === undefined || ports.has(keyOf(address))) continue;
-      ports.set(keyOf(address), await forward(api, address));
+      ports.set(keyOf(address), await forward(api, address, signal));
     }
   } catch (error) {
     await close();
@@ -175,7 +181,8 @@ export async function reachCluster(
       const address = clusterAddress(url);
       const port = address && ports.get(keyOf(address))?.port;
       if (port === undefined) return url;
-      return `${/^https?:\/\//.exec(url)?.[0] ?? ""}127.0.0.1:${port}`;
+      // TLS ends at the local port
+      return `${/^https?:\/\//.test(url) ? "http://" : ""}127.0.0.1:${port}`;
     },
     notes:
       ports.size === 0
@@ -187,20 +194,18 @@ export async function reachCluster(
   };
 }
 
-interface Address {
-  readonly service: string;
-  readonly namespace: string;
-  readonly port: number;
-}
-
 interface Forward {
   /** Local port on the loopback interface. */
   readonly port: number;
   close(): void;
 }
 
-/** Forwards a local port to one ready pod of a Service, with a stream through the API server per connection. */
-async function forward(api: ClusterApi, { namespace, service, port }: Address): Promise<Forward> {
+/** Forwards a local port to one ready pod of a Service, with a stream through the API server per connection. TLS ends at the local port. */
+async function forward(
+  api: ClusterApi,
+  { namespace, service, port, hasTls }: ClusterAddress & { readonly hasTls: boolean },
+  signal: AbortSignal,
+): Promise<Forward> {
   const { PortForward } = await import("@kubernetes/client-node");
   const where = `${service} of ${accessText(api.access)}`;
   const found = await api.get<ClusterService>(namespacedPath(namespace, "v1", "services", service));
@@ -221,9 +226,8 @@ async function forward(api: ClusterApi, { namespace, service, port }: Address): 
       `${where}: port '${target}' must exist in a container of the pod, got none`,
     );
   const streams = new PortForward(api.config);
-  const server = createServer((socket) => {
+  const plain = await listen((socket) => {
     const drop = () => void socket.destroy();
-    socket.on("error", drop);
     streams
       .portForward(namespace, pod.metadata.name, [containerPort], socket, null, socket)
       .then((stream) => {
@@ -232,6 +236,64 @@ async function forward(api: ClusterApi, { namespace, service, port }: Address): 
         socket.on("close", () => end?.close());
       }, drop);
   });
+  if (!hasTls) return plain;
+  const options = {
+    host: "127.0.0.1",
+    port: plain.port,
+    servername: `${service}.${namespace}.svc`,
+    ca: await authoritiesOf(api, namespace, pod),
+  };
+  const close = () => plain.close();
+  try {
+    const probe = connect(options);
+    await once(probe, "secureConnect", { signal });
+    probe.destroy();
+  } catch (error) {
+    close();
+    throw new UserError(
+      `${where}: the certificate must be valid for ${options.servername}, and its authority in ca.crt of its Secret or given by --ca: ${messageOf(error)}`,
+    );
+  }
+  const secure = await listen((socket) => {
+    const encrypted = connect(options);
+    pipeline(socket, encrypted, socket, () => {});
+  });
+  return {
+    port: secure.port,
+    close: () => {
+      secure.close();
+      close();
+    },
+  };
+}
+
+async function listen(onConnection: (socket: Socket) => void): Promise<Forward> {
+  const server = createServer((socket) => {
+    socket.on("error", () => void socket.destroy());
+    onConnection(socket);
+  });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return { port: (server.address() as AddressInfo).port, close: () => void server.close() };
+}
+
+/** Authorities that Node trusts, and that in the Secret of a pod's certificate, if this user may read it. */
+async function authoritiesOf(
+  api: ClusterApi,
+  namespace: string,
+  { spec }: ClusterPod,
+): Promise<string[]> {
+  const volume = spec.volumes?.find(({ name }) => name === "tls");
+  const path = namespacedPath(namespace, "v1", "secrets", volume?.secret?.secretName ?? "");
+  const secret = await api
+    .get<{ readonly data?: Readonly<Record<string, string>> }>(path)
+    .catch((error: unknown) => {
+      if (error instanceof ApiRejection) return undefined;
+      throw error;
+    });
+  const extra = process.env.NODE_EXTRA_CA_CERTS;
+  return [
+    ...rootCertificates,
+    ...(extra === undefined ? [] : [readFileSync(extra, "utf8")]),
+    Buffer.from(secret?.data?.["ca.crt"] ?? "", "base64").toString("utf8"),
+  ].filter((text) => text !== "");
 }

@@ -70,7 +70,7 @@ export function drillTarget(environment: string | undefined, args: TargetArgumen
     namespace,
     deployment,
     url: urlOf(args.url) ?? url,
-    service: address === undefined ? undefined : { name: address.service, port: address.port },
+    service: address && { name: address.service, port: address.port, scheme: address.scheme },
     requiresKey: service?.authorization !== undefined && (!elsewhere || args.url !== undefined),
   };
 }
@@ -90,7 +90,11 @@ export function clusterEnvironment(name: string): Environment {
 function endpointOf(service: Service | undefined) {
   const url = service?.endpoints.find(({ name }) => name === "embed-http")?.url;
   const address = url === undefined ? undefined : clusterAddress(url);
-  return { url: address === undefined ? url : undefined, address };
+  const scheme: "http" | "https" = url?.startsWith("https:") ? "https" : "http";
+  return {
+    url: address === undefined ? url : undefined,
+    address: address && { ...address, scheme },
+  };
 }
 
 function urlOf(text: string | undefined): string | undefined {

@@ -4,12 +4,12 @@ import { runVerify } from "../prepare/run-verify.ts";
 import { verifyTargets } from "../prepare/verify-environments.ts";
 import { endpointAddress } from "../shared/endpoint-address.ts";
 import { repeated } from "../shared/option-values.ts";
+import { addAuthorityOption } from "../shared/trusted-authority.ts";
 
 /** Registers `clipstack verify`. */
 export function registerVerify(program: Command): void {
-  addRunOptions(
-    program
-      .command("verify")
+  addAuthorityOption(
+    addRunOptions(program.command("verify"))
       .argument("[environment...]", "names of environments, such as single-gpu (default: all)")
       .addOption(
         new Option(
@@ -21,7 +21,7 @@ export function registerVerify(program: Command): void {
       )
       .option(
         "--url <endpoint=address>",
-        "check one environment that Terraform did not deploy, at this address: embed-http=http://host:port, onnx-grpc=host:port; repeatable",
+        "check one environment that Terraform did not deploy, at this address: embed-http=http://host:port, onnx-grpc=host:port, with TLS https://host:port; repeatable",
         repeated(endpointAddress),
       )
       .option(

@@ -212,6 +212,13 @@ test.each<[ShippedEnvironment, string]>([
   expect(() => launch({}, { name })).toThrow(message);
 });
 
+test("fails for services behind a proxy with TLS", () => {
+  const tls = { acme: { domain: "gpu.example.com", email: "ops@example.com" } };
+  expect(() => launch({ embed: { expose: "all-interfaces", tls } })).toThrow(
+    "single-gpu cannot be one container: embed is behind the proxy of embed.tls.acme; launch-spec requires an environment of the stack single-gpu",
+  );
+});
+
 test("fails if the Triton servers have different images", () => {
   const other = { image: "nvcr.io/nvidia/tritonserver:26.06-py3" };
   expect(() => launch({ ...onGpu, tritonTrt: other })).toThrow(

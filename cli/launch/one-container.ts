@@ -29,6 +29,9 @@ export function requireOneContainer({
     if (workload.env.TLS_CERT_FILE !== undefined || workload.env.API_KEYS_FILE !== undefined) {
       throw rejected(`${service.name} has files of a host (embed.tls, embed.keys)`);
     }
+    if (service.endpoints.some(({ url }) => url.startsWith("https:"))) {
+      throw rejected(`${service.name} is behind the proxy of embed.tls.acme`);
+    }
     const block = containers.find((it) => it.address === address);
     if (block !== undefined) found.set(workload, block);
   }

@@ -95,11 +95,14 @@ test("fails when both a rate and a concurrency are given", () => {
 test("--url and --metrics-url are repeatable, and the path of a metrics URL is removed", () => {
   const args = parse(
     ...["--url", "onnx-http=http://gpu.example:40010/", "--url", "onnx-grpc=gpu.example:40011"],
+    ...["--url", "embed-http=https://embed.example", "--url", "trt-grpc=https://gpu.example:9021"],
     ...["--metrics-url", "onnx=http://gpu.example:40012/metrics"],
   );
   expect(args.url).toEqual([
     { endpoint: "onnx-http", url: "http://gpu.example:40010" },
     { endpoint: "onnx-grpc", url: "gpu.example:40011" },
+    { endpoint: "embed-http", url: "https://embed.example" },
+    { endpoint: "trt-grpc", url: "https://gpu.example:9021" },
   ]);
   expect(args.metricsUrl).toEqual([{ backend: "onnx", url: "http://gpu.example:40012" }]);
 });
@@ -107,8 +110,13 @@ test("--url and --metrics-url are repeatable, and the path of a metrics URL is r
 const wrong: readonly (readonly [string, readonly string[], string])[] = [
   ["an endpoint that does not exist", ["--backend", "onnx-ftp"], "got 'onnx-ftp'"],
   ["an address without an endpoint", ["--url", "http://gpu:1"], "It must be ENDPOINT=ADDRESS"],
-  ["a gRPC address with a scheme", ["--url", "onnx-grpc=http://gpu:1"], "must be host:port"],
-  ["https", ["--url", "onnx-http=https://gpu:1"], "must be http://host:port"],
+  [
+    "a gRPC address without TLS",
+    ["--url", "onnx-grpc=http://gpu:1"],
+    "must be host:port, or https:",
+  ],
+  ["ftp", ["--url", "onnx-http=ftp://gpu:1"], "must be http://host:port or https://host:port"],
+  ["an authority that is no certificate", ["--ca", "package.json"], "must be a PEM file with a"],
   ["an address with a path", ["--url", "onnx-http=http://gpu:1/x"], "without a path"],
   ["no client", ["--concurrency", "0"], "whole number from 1 to 4096"],
   [

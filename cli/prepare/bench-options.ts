@@ -21,6 +21,7 @@ import {
   repeated,
   wholeNumber,
 } from "../shared/option-values.ts";
+import { addAuthorityOption } from "../shared/trusted-authority.ts";
 
 /** Maximum batch size of any model spec. An endpoint with a smaller maximum is not measured with larger batches. */
 const maxBatchSize = 4_096;
@@ -67,7 +68,7 @@ export function addBenchOptions(command: Command): Command {
 }
 
 function addTargetOptions(command: Command): void {
-  command
+  addAuthorityOption(command)
     .addOption(
       new Option(
         "--target <target>",
@@ -76,7 +77,7 @@ function addTargetOptions(command: Command): void {
     )
     .option(
       "--url <endpoint=address>",
-      "measure this address instead of an environment: onnx-http=http://host:port, onnx-grpc=host:port; repeatable",
+      "measure this address instead of an environment: onnx-http=http://host:port, onnx-grpc=host:port, with TLS https://host:port; repeatable",
       repeated(endpointAddress),
     )
     .option(

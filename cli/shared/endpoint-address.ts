@@ -13,8 +13,10 @@ export function endpointAddress(text: string): AddressesSource["endpoints"][numb
     );
   }
   if (endpoint.endsWith("-grpc")) {
-    if (!/^[^\s/]+:\d{1,5}$/.test(url)) {
-      throw new InvalidArgumentError(`The address of ${endpoint} must be host:port, got '${url}'.`);
+    if (!/^(https:\/\/)?[^\s/]+:\d{1,5}$/.test(url)) {
+      throw new InvalidArgumentError(
+        `The address of ${endpoint} must be host:port, or https://host:port with TLS, got '${url}'.`,
+      );
     }
     return { endpoint, url };
   }
@@ -28,9 +30,10 @@ export function splitAssignment(text: string): readonly string[] {
 
 export function httpAddress(text: string, target: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url?.protocol !== "http:" || url.pathname + url.search + url.hash !== "/") {
+  const isWeb = url?.protocol === "http:" || url?.protocol === "https:";
+  if (!isWeb || url.pathname + url.search + url.hash !== "/") {
     throw new InvalidArgumentError(
-      `The address of ${target} must be http://host:port, without a path, got '${text}'.`,
+      `The address of ${target} must be http://host:port or https://host:port, without a path, got '${text}'.`,
     );
   }
   return url.origin;

@@ -1,8 +1,9 @@
 import dns from "node:dns";
 import { EventEmitter, once } from "node:events";
 import { abortedAfter } from "../triton/deadline.ts";
-import { checkTarget, type GrpcSecurity, hostOf } from "../triton/grpc-transport.ts";
+import { checkTarget, type GrpcSecurity } from "../triton/grpc-transport.ts";
 import type { CallOptions } from "../triton/transport.ts";
+import { hostOf } from "../triton/unary-channel.ts";
 import { type Attempt, type CallUpstreams, PoolCall, type PoolCallOptions } from "./pool-call.ts";
 import { PooledTriton, type TritonCall, type TritonHealthCheck } from "./pooled-triton.ts";
 

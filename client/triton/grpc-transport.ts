@@ -86,29 +86,16 @@ export function checkTarget(target: string): void {
   throw new Error(`target must be host:port, got '${target}'`);
 }
 
-/** Returns the host of `host:port`, without the brackets of an IPv6 address. */
-export function hostOf(target: string): string {
-  return target.slice(0, target.lastIndexOf(":")).replace(/^\[(.*)\]$/, "$1");
-}
-
 /** Sends inferences and health checks over one connection, so that a broken connection fails both. */
 export class GrpcTransport implements Transport {
   readonly target: string;
   readonly #channel: UnaryChannel;
 
   constructor(options: GrpcTransportOptions) {
-    const target = options.target.replace(/^https:\/\//, "");
-    const { address = target, metadata = {} } = options;
-    const { tls = target === options.target ? undefined : {} } = options;
-    checkTarget(target);
-    this.target = target;
-    const serverName = tls?.serverName ?? hostOf(target);
-    this.#channel = new UnaryChannel({
-      target,
-      address,
-      metadata,
-      tls: tls && { ...tls, serverName },
-    });
+    const { metadata = {} } = options;
+    this.target = options.target.replace(/^https:\/\//, "");
+    checkTarget(this.target);
+    this.#channel = new UnaryChannel({ ...options, metadata });
   }
 
   /** @param inputs - Must not change before the call has ended. */

@@ -14,9 +14,9 @@ export interface PreparedInfer {
   close(): void;
 }
 
-/** @param target - `host:port`; connected with the first call. */
+/** @param target - `host:port` or `https://host:port`; connected with the first call. */
 export function openPreparedInfer(target: string): PreparedInfer {
-  const channel = new UnaryChannel({ target, address: target, metadata: {} });
+  const channel = new UnaryChannel({ target, metadata: {} });
   const { path, responseDeserialize } = methodOf("ModelInfer");
   return {
     async send(message, { timeoutMs, signal }) {

@@ -6,7 +6,7 @@ import {
   type OutgoingHttpHeaders,
 } from "node:http2";
 import { status } from "./grpc-status.ts";
-import { type ConnectionTls, Http2Connection } from "./http2-connection.ts";
+import { type ConnectionTls, type GrpcTls, Http2Connection } from "./http2-connection.ts";
 
 /** Source of a call's failure: status of the server, HTTP status of a proxy, connection or stream, or invalid response. */
 export type CallErrorSource = "status" | "http" | "connection" | "response";
@@ -24,11 +24,16 @@ export class CallError extends Error {
 }
 
 export interface UnaryChannelOptions {
-  /** `host:port`, for the `:authority` header. */
+  /** `host:port`, or `https://host:port` for TLS; also the `:authority` header. */
   readonly target: string;
-  /** `ip:port`, or the target. */
-  readonly address: string;
-  readonly tls?: ConnectionTls | undefined;
+  /**
+   * `ip:port`.
+   *
+   * @default - the target
+   */
+  readonly address?: string | undefined;
+  /** @default - none, or that of `https` */
+  readonly tls?: GrpcTls | undefined;
   /** Metadata of every call. */
   readonly metadata: Readonly<Record<string, string>>;
 }
@@ -59,6 +64,11 @@ const refused = "Stream refused by server";
 /** Length of the prefix of a gRPC message: 1 byte for compression, 4 bytes for the length of the message. */
 const prefixBytes = 5;
 
+/** Returns the host of `host:port`, without the brackets of an IPv6 address. */
+export function hostOf(target: string): string {
+  return target.slice(0, target.lastIndexOf(":")).replace(/^\[(.*)\]$/, "$1");
+}
+
 /**
  * gRPC calls with one request and one response over one HTTP/2 connection, which is opened by the first call and after a failure.
  *
@@ -66,12 +76,18 @@ const prefixBytes = 5;
  * the copies takes more processor time than the call: 0.5 ms per image of 150 KB instead of 0.1.
  */
 export class UnaryChannel {
-  readonly #options: UnaryChannelOptions;
+  readonly #options: UnaryChannelOptions & {
+    readonly address: string;
+    readonly tls: ConnectionTls | undefined;
+  };
   #connection: Http2Connection | undefined;
   #closed = false;
 
   constructor(options: UnaryChannelOptions) {
-    this.#options = options;
+    const target = options.target.replace(/^https:\/\//, "");
+    const { address = target, tls = target === options.target ? undefined : {} } = options;
+    const serverName = tls?.serverName ?? hostOf(target);
+    this.#options = { ...options, target, address, tls: tls && { ...tls, serverName } };
   }
 
   /**

@@ -53,12 +53,13 @@ export function u8FileFindings(
 /** Rejects a precision whose files the source of the weights does not contain. */
 export function precisionFindings(
   { modelPrecision: precision = "fp32" }: ServerSettings = {},
-  source: "volume" | "host-path" | "image" | "url",
+  source: "volume" | "host-path" | "image" | "url" | "pvc" | "init",
 ): readonly string[] {
+  const folder = source === "init" ? "pvc" : "host-path";
   return findingIf(
-    precision !== "fp32" && (source === "volume" || source === "url"),
+    precision !== "fp32" && (source === "volume" || source === "url" || source === "init"),
     "server.modelPrecision",
-    `be fp32 when weights is ${source}: with host-path or image, the file of the precision is beside model.onnx`,
+    `be fp32 when weights is ${source}: with ${folder} or image, the file of the precision is beside model.onnx`,
     `'${precision}'`,
   );
 }

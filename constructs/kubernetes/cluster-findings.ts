@@ -11,7 +11,7 @@ import { autoscalerFindings, budgetFindings, resourceFindings } from "../checks/
 import { podMemoryFindings } from "../checks/memory.ts";
 import { metricSourceFindings, scalingWarnings, sharedQuotaFindings } from "../checks/scaling.ts";
 import { vramFindings } from "../checks/vram.ts";
-import { u8FileFindings } from "../checks/weights.ts";
+import { precisionFindings, u8FileFindings } from "../checks/weights.ts";
 import { towerName } from "../models/downloaded-weights.ts";
 import type { ClusterEmbed, ClusterInferenceProps, ClusterPlan } from "./cluster-plan.ts";
 import { towerFilesFindings } from "./cluster-weights.ts";
@@ -54,6 +54,9 @@ export function clusterFindings(
     ]),
     ...imageFindings(embed.image, "embed.image"),
     ...serverFindings(embed.server, deviceOf(embed, plan)).map((line) => `embed.${line}`),
+    ...(embed.backend === "triton"
+      ? []
+      : precisionFindings(embed.server, props.model.weights).map((line) => `embed.${line}`)),
     ...podFindings("embed"),
     ...exposureFindings(embed),
     ...findingIf(

@@ -139,6 +139,14 @@ test("accepts requests from everywhere and allows no egress", () => {
   });
 });
 
+test("allows egress to the ports of the hosts of image URLs", () => {
+  const imageUrlHosts = ["images.example", "http://10.0.0.7:9000", "https://cdn.example"];
+  const { only } = synthDeployment({ server: { imageUrlHosts } });
+  expect(only("kubernetes_network_policy_v1").spec.egress.slice(1)).toEqual(
+    ["443", "9000"].map((port) => ({ ports: [{ port, protocol: "TCP" }] })),
+  );
+});
+
 test("is deployed once the minimum number of pods is ready, after every change", () => {
   const { only, at, address } = synthDeployment();
   const gate = at("test/inference/ready/ready");

@@ -134,7 +134,7 @@ export class InferenceDeployment extends Construct {
     this.kubernetesService = serviceOf(this, metadata, props.nodePort);
     const scaler = autoscalerOf(this, metadata, this.deployment, autoscaler);
     disruptionBudgetOf(this, metadata, props.budget);
-    networkPolicyOf(this, metadata);
+    networkPolicyOf(this, metadata, props.server?.imageUrlHosts ?? []);
 
     this.ready = new RolloutGate(this, "ready", {
       cluster,
@@ -231,7 +231,16 @@ function disruptionBudgetOf(scope: Construct, metadata: Metadata, budget: Budget
   });
 }
 
-function networkPolicyOf(scope: Construct, metadata: Metadata): void {
+function networkPolicyOf(
+  scope: Construct,
+  metadata: Metadata,
+  imageHosts: readonly string[],
+): void {
+  const tcp = (port: string) => ({ port, protocol: "TCP" });
+  const imagePorts = imageHosts.map((host) => {
+    const url = new URL(host.includes("://") ? host : `https://${host}`);
+    return url.port || (url.protocol === "http:" ? "80" : "443");
+  });
   new NetworkPolicyV1(scope, "network-policy", {
     metadata,
     spec: {
@@ -239,7 +248,13 @@ function networkPolicyOf(scope: Construct, metadata: Metadata): void {
       policyTypes: ["Ingress", "Egress"],
       // any source: traffic over a NodePort has the address of a node
       ingress: [{ ports: [{ port: podPortNames.http, protocol: "TCP" }] }],
-      // no `egress`: the image contains the models, and the server opens no connections
+      // none without hosts of image URLs: the image contains the models
+      ...(imagePorts.length > 0 && {
+        egress: [
+          { ports: [{ port: "53", protocol: "UDP" }, tcp("53")] },
+          ...[...new Set(imagePorts)].map((port) => ({ ports: [tcp(port)] })),
+        ],
+      }),
     },
   });
 }

@@ -7,7 +7,7 @@ import type { Connection, ConnectionEvents, OpenConnection } from "./connection.
 /** gRPC over HTTP/2 with prepared messages. Response bytes are counted, not decoded. */
 export function grpcConnections(prepared: PreparedRequests, channels?: Channels): OpenConnection {
   const { url, headers } = prepared;
-  const openChannel = () => new UnaryChannel({ target: url, address: url, metadata: headers });
+  const openChannel = () => new UnaryChannel({ target: url, metadata: headers });
   const isShared = channels === "shared" || typeof channels === "number";
   if (!isShared) {
     const use = channels === "new" ? "once" : "own";

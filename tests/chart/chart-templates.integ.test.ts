@@ -900,6 +900,18 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(egress).toContainEqual({ ports: [{ protocol: "TCP", port }] });
     });
 
+    test("allows egress of the embed server to the hosts of image URLs", () => {
+      const imageUrlHosts = ["images.example", "http://10.0.0.7:9000", "https://cdn.example"];
+      const values: ChartValues = {
+        ...emulator,
+        embed: { ...emulator.embed, server: { imageUrlHosts } },
+      };
+      expect(policy(values, "embed").egress.slice(-2)).toEqual(
+        [443, 9000].map((port) => ({ ports: [{ protocol: "TCP", port }] })),
+      );
+      expect(policy(values, "triton")).not.toHaveProperty("egress");
+    });
+
     test("can be disabled", () => {
       const objects = template({ networkPolicy: { enabled: false } });
       expect(objects.filter(({ kind }) => kind === "NetworkPolicy")).toEqual([]);
@@ -1078,6 +1090,11 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "on weights without a checksum",
         { model: { weights: "init", init: { url: "https://models.example/m" } } },
         "model.sha256 is required with model.weights init, to verify the download",
+      ],
+      [
+        "on downloaded weights in a precision that the server does not find",
+        { model: fetched, embed: { server: { modelPrecision: "int8" } } },
+        "embed.server.modelPrecision must be fp32 with model.weights init: with pvc or image, the file of the precision is beside model.onnx, got int8",
       ],
       [
         "on a public port without an API key",

@@ -66,7 +66,12 @@ export interface ClusterApi {
   post<T = unknown>(path: string, body: unknown): Promise<T>;
   patch(path: string, type: PatchType, body: unknown): Promise<void>;
   delete(path: string): Promise<void>;
-  openService(namespace: string, service: string, port: string | number): Promise<ServiceRoute>;
+  openService(
+    namespace: string,
+    service: string,
+    port: string | number,
+    scheme?: "http" | "https",
+  ): Promise<ServiceRoute>;
   close(): Promise<void>;
 }
 
@@ -118,10 +123,10 @@ export async function openCluster(
     async delete(path) {
       await ifFound(send(path, { method: "DELETE" }));
     },
-    async openService(namespace, service, port) {
+    async openService(namespace, service, port, scheme = "http") {
       const { headers } = await credentials(config, access);
       return {
-        url: `${server}${namespacedPath(namespace, "v1", "services", `http:${service}:${port}`)}/proxy`,
+        url: `${server}${namespacedPath(namespace, "v1", "services", `${scheme}:${service}:${port}`)}/proxy`,
         headers,
         connect: tls,
         http: openHttpClient(512, undefined, { ...connection, headers, closeAfterResponse: true }),

@@ -203,7 +203,7 @@ async function openRoute(
       `namespace '${namespace}' has no Service that selects the pods of Deployment '${deployment}'`,
     );
   }
-  return api.openService(namespace, named.name, named.port);
+  return api.openService(namespace, named.name, named.port, service?.scheme);
 }
 
 /** The first Service that selects the pods. */

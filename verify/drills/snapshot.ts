@@ -30,7 +30,12 @@ export interface DrillTarget {
   /** Address of the Service from this machine. @default - through the API server */
   readonly url?: string;
   /** Service to reach through the API server. @default - the first one that selects the pods */
-  readonly service?: { readonly name: string; readonly port: string | number };
+  readonly service?: {
+    readonly name: string;
+    readonly port: string | number;
+    /** @default "http" */
+    readonly scheme?: "http" | "https";
+  };
   /** Whether the embed server requires an API key. */
   readonly requiresKey?: boolean;
 }

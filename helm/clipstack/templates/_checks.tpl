@@ -62,6 +62,10 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- if and (eq $service.type "ClusterIP") $service.nodePort -}}
 {{- fail "embed.service.nodePort requires embed.service.type NodePort or LoadBalancer, got ClusterIP" -}}
 {{- end -}}
+{{- $precision := $v.embed.server.modelPrecision | default "fp32" -}}
+{{- if and (eq $v.model.weights "init") (ne $precision "fp32") (eq $v.embed.backend "onnxruntime") -}}
+{{- fail (printf "embed.server.modelPrecision must be fp32 with model.weights init: with pvc or image, the file of the precision is beside model.onnx, got %s" $precision) -}}
+{{- end -}}
 {{- if eq $v.embed.backend "triton" -}}
 {{- if not $v.triton.enabled -}}
 {{- fail "triton.enabled must be true with embed.backend triton: the gateway calls the Triton servers of this release" -}}

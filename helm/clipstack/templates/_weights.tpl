@@ -189,6 +189,9 @@ weights{{ eq (index . 0).Values.model.weights "init" | ternary (index . 1).suffi
 {{- end -}}
 {{- end -}}
 {{- with $root.Values.tracing.endpoint }}{{ $all = append $all . }}{{ end -}}
+{{- if eq (index $args 1) "embed" -}}
+{{- range $host := $root.Values.embed.server.imageUrlHosts }}{{ $all = append $all (contains "://" $host | ternary $host (printf "https://%s" $host)) }}{{ end -}}
+{{- end -}}
 {{- range $url := $all -}}
 {{- /* not urlParse, whose errors contain the URL and its secrets */ -}}
 {{- $origin := regexFind "^https?://[^/?]+" $url -}}
