@@ -94,6 +94,10 @@ const commands: Readonly<Record<string, CommandEntry>> = {
       "predict images/s, latency and dollars per 1,000 images of a GPU, payload, link and topology",
     register: async (program) => (await import("./commands/capacity.ts")).registerCapacity(program),
   },
+  bulk: {
+    description: "embed millions of images into a table: plan, run, resume, verify",
+    register: async (program) => (await import("./commands/bulk.ts")).registerBulk(program),
+  },
   start: {
     description:
       "generate the model if it is missing, synthesize and verify all environments, and write the report",

@@ -19,6 +19,7 @@ const assets = [
   "inference/preprocess/image-kernel.wasm",
   "client/triton/proto",
   "model-tools/onnx/proto",
+  "node_modules/parquet-wasm/node/parquet_wasm_bg.wasm",
 ];
 
 /** @type {import("esbuild").BuildOptions} */
@@ -49,7 +50,7 @@ const server = {
   splitting: true,
   // CommonJS packages require Node's modules and their file name at run time
   banner: {
-    js: 'import { createRequire as requireFrom } from "node:module"; const require = requireFrom(import.meta.url); const __filename = import.meta.filename;',
+    js: 'import { createRequire as requireFrom } from "node:module"; const require = requireFrom(import.meta.url); const __filename = import.meta.filename; const __dirname = import.meta.dirname;',
   },
   logOverride: { "direct-eval": "silent" }, // protobufjs
 };

@@ -2,7 +2,7 @@ import { startSpareThread } from "../inference/session/onnx-thread.ts";
 
 /**
  * Process of the server image. Without arguments it is the embed server, configured by environment variables;
- * `tritonserver …` is the Triton emulator, with Triton's options. Four jobs run once and exit: `check-weights …` verifies a
+ * `tritonserver …` is the Triton emulator, with Triton's options; `bulk` is a worker of a bulk job, configured by environment variables. Four jobs run once and exit: `check-weights …` verifies a
  * folder of weights, `fetch-weights …` downloads them first, `apply-config …` applies a model configuration to a Triton server, and
  * `deploy-version …` adds a version of a model.
  */
@@ -52,9 +52,15 @@ switch (role) {
     await runOnce(async () => await deployVersion(readDeployVersionArguments(args, process.env)));
     break;
   }
+  case "bulk": {
+    const { runWorkerProcess } = await import("../bulk/worker-process.ts");
+    process.off("SIGTERM", stopWhileLoading); // it has its own handler
+    await runWorkerProcess(process.env);
+    break;
+  }
   default:
     process.stderr.write(
-      `the first argument must be tritonserver, check-weights, fetch-weights, apply-config or deploy-version, got '${role}'\n`,
+      `the first argument must be tritonserver, bulk, check-weights, fetch-weights, apply-config or deploy-version, got '${role}'\n`,
     );
     process.exit(2);
 }

@@ -24,6 +24,7 @@ const packages = [
   "inference-image",
   "emulator",
   "http",
+  "bulk",
   "constructs",
   "model-tools",
   "client",
@@ -65,6 +66,7 @@ const forbidden: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   stacks: { review: declares, verify: declares, bench: declares },
   "inference-image": { constructs: noInfrastructure },
   emulator: { constructs: noInfrastructure },
+  bulk: { constructs: noInfrastructure },
   http: { constructs: noInfrastructure, "model-tools": noInfrastructure },
   constructs: { client: constructsOnly, inference: constructsOnly, "model-tools": constructsOnly },
 };

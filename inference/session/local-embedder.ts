@@ -4,6 +4,7 @@ import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { imageTensor, pixelTensor } from "../preprocess/image-tensor.ts";
 import { preprocess } from "../preprocess/preprocess.ts";
 import { embeddingsOf } from "./embeddings.ts";
+import type { OpenSessionOptions } from "./onnx-session.ts";
 import { tokenRows, tokenTensor } from "./token-tensor.ts";
 import { openTowerSession } from "./tower-session.ts";
 
@@ -75,6 +76,8 @@ export interface LocalEmbedderOptions {
   readonly modelPath: string;
   /** @default 0 - one per core available to this process */
   readonly intraOpThreads?: number;
+  /** @default "cpu" */
+  readonly executionProvider?: OpenSessionOptions["executionProvider"];
 }
 
 export async function openLocalEmbedder(options: LocalEmbedderOptions): Promise<LocalEmbedder> {

@@ -1,0 +1,80 @@
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { beforeEach, expect, test } from "vitest";
+import { modelCatalogue } from "../../contract/models/index.ts";
+import { openStore } from "../store/open-store.ts";
+import { filesIn, plannedJob, temporaryFolder } from "../test-job.ts";
+import { readJob, readManifest } from "./job.ts";
+
+let source: string;
+let folder: string;
+beforeEach(async () => {
+  source = await temporaryFolder();
+  folder = await temporaryFolder();
+  for (const name of ["a.jpg", "b.PNG", "c.webp", "notes.txt", ".hidden.jpg"]) {
+    await writeFile(join(source, name), name);
+  }
+});
+
+async function urisOf(shard: number): Promise<readonly string[]> {
+  const store = await openStore(folder);
+  const entries = await readManifest(store, await readJob(store), shard);
+  return entries.map(({ uri }) => uri.slice(source.length + 1));
+}
+
+test("groups images into shards by count, and skips other files", async () => {
+  const { job, ...counts } = await plannedJob(source, folder, { shardImages: 2 });
+  expect(counts).toEqual({ entries: 3, bytes: 16, added: 3, changed: 0, removed: 0 });
+  expect(job.shards).toHaveLength(2);
+  expect([await urisOf(0), await urisOf(1)]).toEqual([["a.jpg", "b.PNG"], ["c.webp"]]);
+});
+
+test("groups images into shards by bytes, and a large image alone", async () => {
+  await writeFile(join(source, "b.PNG"), "x".repeat(100));
+  const { job } = await plannedJob(source, folder, { shardBytes: 20 });
+  expect(job.shards.map(({ entries, bytes }) => [entries, bytes])).toEqual([
+    [1, 5],
+    [1, 100],
+    [1, 6],
+  ]);
+});
+
+test("lists folders in the order of S3", async () => {
+  await mkdir(join(source, "a"));
+  await writeFile(join(source, "a", "x.jpg"), "x");
+  await plannedJob(source, folder);
+  expect(await urisOf(0)).toEqual(["a.jpg", "a/x.jpg", "b.PNG", "c.webp"]);
+});
+
+test("planning again replaces the manifests of changed shards only, and adds shards", async () => {
+  const before = await plannedJob(source, folder, { shardImages: 1 });
+  await writeFile(join(source, "b.PNG"), "changed");
+  await rm(join(source, "c.webp"));
+  await writeFile(join(source, "aa.jpg"), "new");
+  const after = await plannedJob(source, folder, { shardImages: 1 });
+  expect(after).toMatchObject({ entries: 3, added: 1, changed: 1, removed: 1 });
+  const [first, second] = after.job.shards;
+  expect(first).toEqual(before.job.shards[0]);
+  expect(second?.hash).not.toBe(before.job.shards[1]?.hash);
+  expect(await Promise.all([0, 1, 2, 3].map(urisOf))).toEqual([
+    ["a.jpg"],
+    ["b.PNG"],
+    [],
+    ["aa.jpg"],
+  ]);
+  expect(await filesIn(folder, "manifest")).toHaveLength(4);
+});
+
+test("fails if the folder has a job of another model or source", async () => {
+  await plannedJob(source, folder);
+  const model = modelCatalogue.get("dinov2-small")!;
+  await expect(plannedJob(source, folder, { model })).rejects.toThrow(
+    `${folder}: model must be 'openclip-vit-b32', as in the existing job, got '${model.name}'; choose another folder for another job`,
+  );
+  await expect(plannedJob(folder, folder)).rejects.toThrow(`source must be '${source}'`);
+});
+
+test("fails if there is no image, and leaves no job", async () => {
+  await expect(plannedJob(folder, folder)).rejects.toThrow(`${folder}: must contain images`);
+  await expect(readJob(await openStore(folder))).rejects.toThrow("must contain a job");
+});

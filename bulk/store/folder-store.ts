@@ -1,0 +1,108 @@
+import { link, open, readdir, readFile, rename, rm, stat } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
+import { makeFolder, ownSuffix } from "../../model-tools/files/publish-file.ts";
+import { type Store, type StoredObject, StoreError, type StoreErrorCode } from "./store.ts";
+
+export function openFolderStore(folder: string): Store {
+  const address = resolve(folder);
+  const pathOf = (key: string) => join(address, key);
+  return {
+    address,
+    async *list(prefix = "") {
+      for await (const object of objectsIn(address, "")) {
+        if (object.key.startsWith(prefix)) yield object;
+      }
+    },
+    read: (key, etag = "") =>
+      ofFolder(pathOf(key), async () => {
+        const content = await readFile(pathOf(key));
+        if (etag !== "" && etagOf(await stat(pathOf(key))) !== etag) {
+          throw new StoreError("changed", `${pathOf(key)}: has changed since the job was planned`);
+        }
+        return content;
+      }),
+    write: (key, content) => ofFolder(pathOf(key), () => writeDraft(pathOf(key), content, rename)),
+    create: (key, content) =>
+      ofFolder(pathOf(key), async () => {
+        try {
+          await writeDraft(pathOf(key), content, link);
+          return true;
+        } catch (error) {
+          if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+          throw error;
+        }
+      }),
+    remove: (key) => ofFolder(pathOf(key), () => rm(pathOf(key), { force: true })),
+  };
+}
+
+/** Writes a hidden file beside `path`, flushes it to the disk and publishes it. */
+async function writeDraft(
+  path: string,
+  content: Uint8Array | string,
+  publish: (draft: string, path: string) => Promise<void>,
+): Promise<void> {
+  await makeFolder(dirname(path));
+  const draft = join(dirname(path), `.${basename(path)}.${ownSuffix()}.part`);
+  try {
+    const file = await open(draft, "wx");
+    try {
+      await file.writeFile(content);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await publish(draft, path);
+  } finally {
+    await rm(draft, { force: true });
+  }
+}
+
+/** Lists the files below a folder, without hidden ones, in the order in which S3 lists keys. */
+async function* objectsIn(root: string, parent: string): AsyncGenerator<StoredObject> {
+  const entries = await readdir(join(root, parent), { withFileTypes: true }).catch(
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === "ENOENT") return [];
+      throw new StoreError("denied", `${join(root, parent)}: cannot be listed: ${error.code}`);
+    },
+  );
+  const named = entries
+    .filter(({ name }) => !name.startsWith("."))
+    .map((entry) => ({ entry, key: `${parent}${entry.name}${entry.isDirectory() ? "/" : ""}` }))
+    .sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
+  for (const { entry, key } of named) {
+    if (entry.isDirectory()) {
+      yield* objectsIn(root, key);
+      continue;
+    }
+    // a link to a file counts as a file; it may point nowhere
+    const stats = await stat(join(root, key)).catch(() => undefined);
+    if (stats?.isFile()) yield { key, bytes: stats.size, etag: etagOf(stats) };
+  }
+}
+
+function etagOf({ size, mtimeMs }: { readonly size: number; readonly mtimeMs: number }): string {
+  return `${size.toString(36)}-${Math.round(mtimeMs * 1000).toString(36)}`;
+}
+
+const codes: Readonly<Record<string, readonly [StoreErrorCode, string]>> = {
+  ENOENT: ["missing", "does not exist"],
+  EISDIR: ["missing", "is a folder"],
+  EACCES: ["denied", "access is denied"],
+  EPERM: ["denied", "access is denied"],
+  EROFS: ["denied", "the file system is read-only"],
+  ENOTDIR: ["denied", "its parent is not a folder"],
+  ENOSPC: ["full", "the disk is full"],
+  EDQUOT: ["full", "the disk quota is exhausted"],
+};
+
+async function ofFolder<T>(path: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    const { code = "" } = error as NodeJS.ErrnoException;
+    const [kind, problem] = codes[code] ?? [];
+    if (kind === undefined) throw error;
+    throw new StoreError(kind, `${path}: ${problem}`, { cause: error });
+  }
+}

@@ -1,0 +1,162 @@
+import { imageTowerOf } from "../../contract/model-shapes.ts";
+import { UserError } from "../../contract/user-error.ts";
+import { createPreprocessor } from "../../inference/preprocess/preprocess.ts";
+import { type BulkJob, doneShards, jobModel, keys, readJob, readJson } from "../job/job.ts";
+import { openSourceReader } from "../job/source.ts";
+import { openStore } from "../store/open-store.ts";
+import type { Store } from "../store/store.ts";
+import { type BatchEmbedder, openEmbedder } from "./embedder.ts";
+import { type ImageProblem, Pipeline } from "./pipeline.ts";
+import type { BulkEnv } from "./settings.ts";
+import { ShardTask } from "./shard-task.ts";
+
+const mebibyte = 1024 * 1024;
+const beatMs = 5_000;
+/** Shards whose images are in the pipeline, or whose part is being written. */
+const maxOpenShards = 3;
+/** Errors that never stop a worker. */
+const alwaysAllowedErrors = 10;
+/** Bytes per decoded pixel: RGB, and the copy that a resize reads. */
+const bytesPerPixel = 4;
+
+/** Counts of one worker since its start. */
+export interface WorkerProgress {
+  readonly shards: number;
+  readonly images: number;
+  readonly errors: number;
+  readonly bytes: number;
+}
+
+export interface WorkerOptions {
+  readonly onProgress?: (progress: WorkerProgress) => void;
+  /** Stops the worker; its claims are released. */
+  readonly signal?: AbortSignal;
+}
+
+/** Too many images failed, or the worker was stopped: exit code 1. */
+export class WorkerError extends Error {
+  override readonly name = "WorkerError";
+}
+
+/**
+ * Embeds the shards of a worker, then those of others that nobody embeds.
+ *
+ * @throws {UserError} for wrong settings, a missing job or another model
+ * @throws {StoreError} if the store of the job or of the images cannot be used
+ * @throws {WorkerError} if too many images failed, or after `signal`
+ */
+export async function runBulkWorker(
+  env: BulkEnv,
+  { onProgress = () => {}, signal }: WorkerOptions = {},
+): Promise<WorkerProgress> {
+  const store = await openStore(env.BULK_JOB, env.BULK_PATIENCE_SECONDS);
+  const job = await readJob(store);
+  const embedder = await openEmbedder(job.model, env);
+  const preprocessor = createPreprocessor({
+    maxPixels: env.MAX_IMAGE_PIXELS,
+    mode: env.PREPROCESSING,
+    threads: env.PREPROCESS_THREADS,
+    timeoutMs: env.DECODE_TIMEOUT_MS,
+    // half of the memory; the other half for files and model input
+    maxPixelsInFlight: (env.BULK_MEMORY_MIB * mebibyte) / 2 / bytesPerPixel,
+  });
+  const tasks = new Set<ShardTask>();
+  const beats = setInterval(() => {
+    // a failed beat is repeated by the next one; a persistent failure appears when the part is written
+    for (const task of tasks) void task.beat().catch(() => {});
+  }, beatMs);
+  try {
+    await requireFingerprint(store, embedder);
+    const pipeline = new Pipeline({
+      embedder,
+      preprocessor,
+      input: imageTowerOf(job.model).input,
+      memoryBytes: (env.BULK_MEMORY_MIB * mebibyte) / 2,
+      reads: env.BULK_READS,
+    });
+    const counts = { shards: 0, images: 0, errors: 0, bytes: 0 };
+    const stop = new AbortController();
+    const stopped = new Promise<never>((_, reject) => {
+      stop.signal.addEventListener("abort", () => reject(stop.signal.reason));
+    });
+    stopped.catch(() => {});
+    signal?.addEventListener("abort", () => stop.abort(new WorkerError("stopped")));
+    const context = {
+      store,
+      job,
+      pipeline,
+      reader: openSourceReader(env.BULK_PATIENCE_SECONDS),
+      fingerprint: embedder.fingerprint,
+      worker: env.JOB_COMPLETION_INDEX,
+      staleSeconds: env.BULK_STALE_SECONDS,
+      onImage(problem: ImageProblem | undefined, bytes: number) {
+        counts.images += 1;
+        counts.bytes += bytes;
+        if (problem !== undefined) counts.errors += 1;
+        const allowed = Math.max(alwaysAllowedErrors, env.BULK_MAX_ERROR_SHARE * counts.images);
+        if (problem !== undefined && counts.errors > allowed) {
+          stop.abort(
+            new WorkerError(
+              `${counts.errors} of ${counts.images} images failed, more than BULK_MAX_ERROR_SHARE ${env.BULK_MAX_ERROR_SHARE}; the latest: ${problem.code}: ${problem.reason}`,
+            ),
+          );
+        }
+        onProgress(counts);
+      },
+    };
+    const work = async () => {
+      const writing = new Set<Promise<unknown>>();
+      for await (const shard of openShards(store, job, env)) {
+        stop.signal.throwIfAborted();
+        const task = await ShardTask.claim(shard, context);
+        if (task === undefined) continue;
+        tasks.add(task);
+        const { finished } = await task.start();
+        const written = finished.then(() => {
+          counts.shards += 1;
+          tasks.delete(task);
+          writing.delete(written);
+          onProgress(counts);
+        });
+        // the failure is thrown by the next race
+        written.catch(() => {});
+        writing.add(written);
+        if (writing.size >= maxOpenShards) await Promise.race(writing);
+      }
+      await Promise.all(writing);
+    };
+    await Promise.race([work(), pipeline.failed, stopped]);
+    return counts;
+  } finally {
+    clearInterval(beats);
+    await Promise.allSettled([...tasks].map((task) => task.release()));
+    await Promise.allSettled([preprocessor.close(), embedder.close()]);
+  }
+}
+
+/** Own shards, then those of others from the last to the first, which their owners reach last; without those that are done. */
+async function* openShards(
+  store: Store,
+  job: BulkJob,
+  { BULK_WORKERS: workers, JOB_COMPLETION_INDEX: own }: BulkEnv,
+): AsyncGenerator<number> {
+  const count = job.shards.length;
+  let done = await doneShards(store, job);
+  for (let shard = own; shard < count; shard += workers) if (!done.has(shard)) yield shard;
+  if (workers === 1) return;
+  done = await doneShards(store, job);
+  for (let shard = count - 1; shard >= 0; shard--) {
+    if (shard % workers !== own && !done.has(shard)) yield shard;
+  }
+}
+
+/** Sets the fingerprint of the job with the first worker. @throws {UserError} if the job has another one */
+async function requireFingerprint(store: Store, { fingerprint }: BatchEmbedder): Promise<void> {
+  const content = `${JSON.stringify({ schema: 1, fingerprint })}\n`;
+  if (await store.create(keys.model, content)) return;
+  const existing = await readJson(store, keys.model, jobModel);
+  if (existing?.fingerprint === fingerprint) return;
+  throw new UserError(
+    `${store.address}: the model must have the fingerprint ${existing?.fingerprint} of the existing vectors, got ${fingerprint}; plan another job for another model, precision or preprocessing`,
+  );
+}

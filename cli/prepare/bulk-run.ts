@@ -1,0 +1,97 @@
+import { availableParallelism } from "node:os";
+import { resolve } from "node:path";
+import { readJob } from "../../bulk/job/job.ts";
+import { jobStatus } from "../../bulk/job/status.ts";
+import { openStore } from "../../bulk/store/open-store.ts";
+import type { BulkVariables } from "../../bulk/work/settings.ts";
+import { runWorkerProcesses } from "../../bulk/worker-processes.ts";
+import type { ModelPrecision } from "../../contract/server/server-env.ts";
+import { checkoutRepository } from "../../model-tools/generate/generate.ts";
+import { formatCount } from "../../report/document/number-format.ts";
+import { startStatusLine } from "../../report/status-line.ts";
+import { towerFile } from "../model/model-option.ts";
+import { progressText, statusText } from "./bulk-text.ts";
+
+export const locationRule = "a folder or s3://bucket/prefix";
+
+/** A folder as an absolute path; other locations unchanged. */
+export function absoluteLocation(location: string): string {
+  return location.includes("://") ? location : resolve(location);
+}
+
+export interface RunArguments {
+  readonly workers: number;
+  readonly weights?: string;
+  readonly precision: ModelPrecision;
+  readonly triton?: string;
+  readonly memory: number;
+  /** 0 to 1. */
+  readonly maxErrors: number;
+  readonly patience: number;
+}
+
+/** Runs a job with workers on this machine and shows its progress. @returns Exit code. */
+export async function runBulk(location: string, args: RunArguments): Promise<number> {
+  const store = await openStore(location);
+  const job = await readJob(store);
+  const staleSeconds = Number(process.env.BULK_STALE_SECONDS ?? 120);
+  const before = await jobStatus(store, job, staleSeconds);
+  if (before.shards.done === before.shards.total) {
+    console.log(`nothing to embed\n${statusText(before)}`);
+    return 0;
+  }
+  const stop = new AbortController();
+  const onSignal = () => stop.abort();
+  process.on("SIGINT", onSignal).on("SIGTERM", onSignal);
+  let latest = { shards: 0, images: 0, errors: 0, bytes: 0 };
+  const line = startStatusLine(process.stderr, () => `${formatCount(latest.errors)} errors`);
+  const startedAt = performance.now();
+  const remaining = before.entries - before.rows - sumOf(before.errors);
+  try {
+    const code = await runWorkerProcesses({
+      count: args.workers,
+      variables: await variablesOf(location, args, job),
+      signal: stop.signal,
+      onLine: (text) => line.print(text),
+      onProgress(progress) {
+        latest = progress;
+        const seconds = (performance.now() - startedAt) / 1000;
+        const usd = job.usdPerWorkerHour && (job.usdPerWorkerHour * args.workers * seconds) / 3600;
+        line.show(progressText(progress, { seconds, remaining, usd }));
+      },
+    });
+    line.end();
+    const after = await jobStatus(store, job, staleSeconds);
+    console.log(statusText(after));
+    const isDone = after.shards.done === after.shards.total;
+    return code === 0 && !isDone ? 1 : code;
+  } finally {
+    line.end();
+    process.off("SIGINT", onSignal).off("SIGTERM", onSignal);
+  }
+}
+
+const sumOf = (counts: Readonly<Record<string, number>>) =>
+  Object.values(counts).reduce((sum, count) => sum + count, 0);
+
+async function variablesOf(
+  location: string,
+  { workers, weights, precision, triton, memory, maxErrors, patience }: RunArguments,
+  { model: spec }: Awaited<ReturnType<typeof readJob>>,
+): Promise<BulkVariables> {
+  const threads = String(Math.max(1, Math.floor(availableParallelism() / workers)));
+  return {
+    BULK_JOB: absoluteLocation(location),
+    BULK_MEMORY_MIB: String(memory),
+    BULK_MAX_ERROR_SHARE: String(maxErrors),
+    BULK_PATIENCE_SECONDS: String(patience),
+    MODEL_PRECISION: precision,
+    MODEL_REPOSITORY: process.env.MODEL_REPOSITORY ?? checkoutRepository,
+    INTRA_OP_THREADS: process.env.INTRA_OP_THREADS ?? threads,
+    PREPROCESS_THREADS: process.env.PREPROCESS_THREADS ?? threads,
+    ...(triton !== undefined && { BACKEND: "triton", TRITON_GRPC_URLS: triton }),
+    ...(weights !== undefined && {
+      BULK_MODEL_FILE: await towerFile({ spec, modality: "image" }, weights, () => {}),
+    }),
+  };
+}
