@@ -5,7 +5,6 @@ import { dockerDocument, kubernetesDocument, type TestDocument } from "./test-ar
 
 const parse = (document: unknown) => parseArtefact(JSON.stringify(document), "cdk.tf.json");
 
-/** Parses a document after a change. */
 function parseInvalid(change: (document: TestDocument) => void, document = dockerDocument()) {
   change(document);
   return () => parse(document);

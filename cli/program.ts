@@ -118,7 +118,6 @@ function withNearestOption(text: string, command: Command): string {
   return `${text.trimEnd()}${nearestOf(unknown, names)}\n`;
 }
 
-/** Names of all commands. */
 export const commandNames: readonly string[] = Object.keys(commands);
 
 /**

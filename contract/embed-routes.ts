@@ -28,7 +28,6 @@ export const embedRoutes = {
 } as const satisfies Readonly<Record<string, EmbedRoute>>;
 export type EmbedRouteName = keyof typeof embedRoutes;
 
-/** Path of each route. */
 export const embedPaths = Object.fromEntries(
   Object.entries(embedRoutes).map(([name, { path }]) => [name, path]),
 ) as { readonly [Name in EmbedRouteName]: (typeof embedRoutes)[Name]["path"] };
@@ -41,7 +40,6 @@ export function pathOf(
   return path.replace(/:(\w+)/g, (_, name: string) => encodeURIComponent(values[name] ?? ""));
 }
 
-/** Methods of the routes with a path. */
 export function methodsOf(path: string): readonly EmbedRoute["method"][] {
   return Object.values(embedRoutes)
     .filter((route) => new RegExp(`^${route.path.replace(/:\w+/g, "[^/]+")}$`).test(path))

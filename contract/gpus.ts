@@ -61,7 +61,6 @@ interface GpuEntry {
   readonly price: GpuPrice;
 }
 
-/** Entry of the catalogue. */
 export type CatalogueGpu = GpuEntry & Generation;
 
 /** Facts of one GPU model: of the catalogue, or declared in settings. */

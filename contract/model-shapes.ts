@@ -12,13 +12,11 @@ import { UserError } from "./user-error.ts";
 
 /** Tensor shapes and sizes that follow from a model spec. Shapes are without the batch dimension. */
 
-/** Image tower of a model. */
 export function imageTowerOf({ name, towers }: Pick<ModelSpec, "name" | "towers">): ImageTower {
   if (towers.image === undefined) throw new UserError(`${name} must have an image tower`);
   return towers.image;
 }
 
-/** Text tower of a model. */
 export function textTowerOf({ name, towers }: Pick<ModelSpec, "name" | "towers">): TextTower {
   if (towers.text === undefined) throw new Error(`model '${name}' has no text tower`);
   return towers.text;

@@ -198,7 +198,6 @@ export const openAiErrorCodes: Readonly<Partial<Record<EmbedErrorCode | "unknown
     unknown_model: "model_not_found",
   };
 
-/** Type of an error by its status. */
 export function openAiErrorType(status: number): OpenAiErrorResponse["error"]["type"] {
   if (status === 429) return "rate_limit_error";
   return status < 500 ? "invalid_request_error" : "server_error";

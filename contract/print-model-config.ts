@@ -10,7 +10,6 @@ export function printModelConfig(config: ModelConfig): string {
   return printFields(config);
 }
 
-/** Renders fields of a message. */
 export function printFields(message: object, indent = ""): string {
   return Object.entries(message)
     .flatMap(([name, value]: [string, unknown]) => {

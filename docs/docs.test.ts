@@ -55,7 +55,6 @@ const documented: readonly Documented[] = [...pages].flatMap(([path, { blocks }]
   }),
 );
 
-/** Arguments of the documented commands of one program. */
 function argumentsOf(program: string): readonly { location: string; args: readonly string[] }[] {
   const words = program.split(" ");
   return documented.flatMap(({ location, commands }) =>

@@ -61,7 +61,6 @@ function clientOf(target: Server): Promise<Client> {
   });
 }
 
-/** Calls a method by its name. */
 function call<Name extends keyof InferenceMethods>(
   name: Name,
   request: InferenceMethods[Name]["request"],

@@ -286,7 +286,6 @@ describe("a start", () => {
 describe("the program", () => {
   const program = `import { runTritonEmulator } from ${JSON.stringify(new URL("./triton-emulator.ts", import.meta.url).href)}; await runTritonEmulator(process.argv.slice(1));`;
 
-  /** Runs the program in its own process. */
   function run(args: readonly string[]) {
     const child = spawn(
       process.execPath,

@@ -171,7 +171,6 @@ function costAlerts({ selectors: { embed } }: AlertFacts): readonly Alert[] {
   ];
 }
 
-/** All alerts. */
 export function alerts(facts: AlertFacts): readonly Alert[] {
   return [...serviceAlerts(facts), ...gpuAlerts(facts), ...costAlerts(facts)];
 }

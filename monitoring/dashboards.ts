@@ -27,9 +27,7 @@ const tritonDashboard: Dashboard = {
       {
         title: "Failed requests per second",
         unit: "reqps",
-        queries: {
-          "{{model}} {{reason}}": rate(tritonMetrics.failure, triton, window, "model, reason"),
-        },
+        queries: { "{{reason}}": rate(tritonMetrics.failure, triton, window, "reason") },
       },
     ],
     "Queue and batches": [
@@ -42,6 +40,13 @@ const tritonDashboard: Dashboard = {
         title: "Pending requests",
         unit: "short",
         queries: { "{{instance}} {{model}}": `${tritonMetrics.pendingRequests}{${triton}}` },
+      },
+      {
+        title: "Executions per second",
+        unit: "short",
+        queries: {
+          "{{instance}} {{model}}": rate(tritonMetrics.executions, triton, window, byModel),
+        },
       },
       {
         title: "Mean batch size",
@@ -74,13 +79,6 @@ const tritonDashboard: Dashboard = {
         title: "Whole request",
         unit: "µs",
         queries: { "{{instance}} {{model}}": perRequest(tritonMetrics.requestMicroseconds) },
-      },
-      {
-        title: "Executions per second",
-        unit: "short",
-        queries: {
-          "{{instance}} {{model}}": rate(tritonMetrics.executions, triton, window, byModel),
-        },
       },
     ],
   },
@@ -160,7 +158,7 @@ const cost: Dashboard = {
   title: "clipstack: cost",
   variables: ["namespace", "job"],
   rows: {
-    Cost: [
+    Now: [
       {
         title: "Price per hour",
         unit: "currencyUSD",
@@ -188,6 +186,8 @@ const cost: Dashboard = {
         description: "From the environment; 0 if not set.",
         queries: { budget: `sum(${recorded.budgetUsdPer1000Images})` },
       },
+    ],
+    Cost: [
       {
         title: "Cost per 1,000 images",
         unit: "currencyUSD",

@@ -32,7 +32,6 @@ export function meanOf(
   return `${rate(sum, selector, window, by)} / (${rate(count, selector, window, by)} > 0)`;
 }
 
-/** Mean of a histogram. */
 export function histogramMean(metric: string, selector: string, window: string, by = ""): string {
   return meanOf([`${metric}_sum`, `${metric}_count`], selector, window, by);
 }

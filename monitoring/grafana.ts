@@ -32,7 +32,7 @@ export function grafanaDashboard({
   for (const each of names) builder.withVariable(variable(each));
   for (const [row, panels] of Object.entries(rows)) {
     builder.withRow(new RowBuilder(row));
-    for (const each of panels) builder.withPanel(panel(each, panels.length));
+    for (const each of panels) builder.withPanel(panel(each, panels));
   }
   return builder.build();
 }
@@ -53,15 +53,16 @@ function variable(name: VariableName) {
 /** Columns of Grafana's grid. */
 const columns = 24;
 
-function panel({ title, unit, kind, description, queries }: Panel, siblings: number) {
+function panel({ title, unit, kind, description, queries }: Panel, row: readonly Panel[]) {
   const builder: Builder = kind === "stat" ? new StatBuilder() : new LinesBuilder().min(0);
-  const perRow = siblings > 4 ? 3 : siblings;
+  const perRow = row.length > 4 ? 3 : row.length;
+  const isLow = row.every((each) => each.kind === "stat");
   builder
     .title(title)
     .unit(unit)
     .datasource(datasource)
     .span(columns / perRow)
-    .height(kind === "stat" ? 5 : 8);
+    .height(isLow ? 5 : 8);
   if (description !== undefined) builder.description(description);
   for (const [legend, expr] of Object.entries(queries)) {
     builder.withTarget(new DataqueryBuilder().expr(expr).legendFormat(legend));

@@ -137,6 +137,14 @@ export const service: Dashboard = {
         unit: "bytes",
         queries: { "{{instance}}": `${processMetrics.residentBytes}{${embed}}` },
       },
+    ],
+    Servers: [
+      {
+        title: "Ready",
+        unit: "bool_yes_no",
+        kind: "stat",
+        queries: { "{{instance}}": `${embedMetrics.ready}{${embed}}` },
+      },
       {
         title: "Uptime",
         unit: "s",
@@ -145,10 +153,11 @@ export const service: Dashboard = {
     ],
     "Triton servers behind the gateway": [
       {
-        title: "In rotation",
+        title: "Addresses in rotation",
         unit: "short",
+        description: "Of the gateway with the fewest; 0: it sends the target no requests.",
         queries: {
-          "{{instance}}: {{target}} {{model}}": `${embedMetrics.tritonHealthy}{${embed}}`,
+          "{{target}} {{model}}": `min by (target, model) (${embedMetrics.tritonHealthy}{${embed}})`,
         },
       },
       {
@@ -165,12 +174,6 @@ export const service: Dashboard = {
         queries: {
           ejections: `sum(increase(${embedMetrics.tritonEjections}{${embed}}[1h])) or vector(0)`,
         },
-      },
-      {
-        title: "Server ready",
-        unit: "bool_yes_no",
-        kind: "stat",
-        queries: { "{{instance}}": `${embedMetrics.ready}{${embed}}` },
       },
     ],
   },

@@ -56,7 +56,6 @@ export function* mutationsOf(): Generator<Mutation> {
   }
 }
 
-/** Type of a resource, with the role of a container. */
 function roleOf({ type, address }: ResourceChange): string {
   const [, role = ""] =
     /^docker_container\.(?:triton-onnx|triton-trt|weights)?_?([a-z-]+)/.exec(address) ?? [];

@@ -164,7 +164,6 @@ export interface SavedPlan {
   }[];
 }
 
-/** Parts of a plan that a review reads. */
 export function reviewedParts(plan: unknown): SavedPlan {
   const {
     prior_state: _state,

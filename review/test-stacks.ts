@@ -36,7 +36,6 @@ export function synthesizedText(environment: ShippedEnvironment, yaml = ""): str
   return text;
 }
 
-/** Change from the passing stack to the failing one, or to itself. */
 export function changeOf(example: Change, to: "failing" | "passing"): StackChange {
   return (to === "failing" ? failing : passing)(example);
 }

@@ -26,7 +26,6 @@ function synthesized(yaml = "") {
 }
 /** Values with the chart's defaults. */
 const values = (yaml = "") => chartValues.parse(synthesized(yaml).values);
-/** Requirements of the cluster. */
 const requirements = (yaml: string) => {
   const { resource } = synthesized(yaml).json;
   const [check] = Object.entries(resource.terraform_data)

@@ -119,7 +119,6 @@ function nested(path: string, value: unknown): Settings {
     .reduceRight<unknown>((inner, key) => ({ [key]: inner }), value) as Settings;
 }
 
-/** Terraform JSON and findings of a stack. */
 function outcome(stack: StackName, settings: Settings): string {
   const yaml = JSON.stringify({ stack, ...settings });
   const synthesized = createStack(Testing.app(), parseEnvironment("x", "x", yaml));

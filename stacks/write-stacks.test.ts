@@ -5,7 +5,6 @@ import { expect, test } from "vitest";
 import { parseEnvironment } from "./settings/settings.ts";
 import { writeStacks } from "./write-stacks.ts";
 
-/** Writes environments: names with their YAML. */
 function write(files: Readonly<Record<string, string>>) {
   const outdir = join(mkdtempSync(join(tmpdir(), "clipstack-write-")), "cdktf.out");
   const { summaries, notes, rejected } = writeStacks(

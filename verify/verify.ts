@@ -118,7 +118,6 @@ function skipped(
   return { subject: subjectOf(artefact, environment, [], performance.now()), models: [], run };
 }
 
-/** Files by name of the model. */
 export function modelFilesOf(models: readonly ReferenceModel[]): ModelFiles {
   const files = new Map<string, Partial<Record<Modality, string>>>();
   for (const { spec, modality, file } of models) {

@@ -17,7 +17,6 @@ export interface Uncertainty {
   readonly factors: ErrorFactors;
 }
 
-/** Intervals of a prediction. */
 export interface PredictionInterval {
   readonly imagesPerSecond: Band;
   readonly latencyMs: Band;

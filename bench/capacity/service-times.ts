@@ -29,7 +29,6 @@ export interface PayloadBytes {
   readonly embedding: { readonly binary: number; readonly json: number };
 }
 
-/** Times of the service. */
 export interface ServiceTimes {
   /** Name of the model. */
   readonly model: string;

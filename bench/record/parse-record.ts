@@ -28,7 +28,6 @@ export function parseRecordAs<T>(kind: RecordKind<T>, text: string, displayPath:
   return parseAs(kind.schema, head.data, displayPath);
 }
 
-/** JSON Schema of a kind of record. */
 export function renderRecordSchema({ kind, schema }: RecordKind<unknown>): string {
   const jsonSchema = z.toJSONSchema(schema, { target: "draft-2020-12" });
   return `${JSON.stringify({ title: `clipstack ${kind} record`, ...jsonSchema }, null, 2)}\n`;

@@ -96,7 +96,6 @@ export function failedCheck(changes: Partial<CheckResult> = {}): CheckResult {
   };
 }
 
-/** Checks of a simulation. */
 const simulationChecks =
   "wiring start endpoints embedding parity batches batching errors load stop".split(" ");
 

@@ -20,7 +20,6 @@ export interface NamedRecord {
   readonly record: BenchRecord;
 }
 
-/** Run of a history. */
 export interface HistoryRun {
   readonly file: string;
   /** UTC, ISO 8601. */

@@ -20,7 +20,6 @@ export interface LoadPointRow {
   readonly point: LoadPoint;
 }
 
-/** Load points of series as rows. */
 export const loadPointRows = (
   series: readonly { readonly name: string; readonly loadPoints: readonly LoadPoint[] }[],
 ): readonly LoadPointRow[] =>

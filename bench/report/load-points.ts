@@ -90,7 +90,6 @@ export function isFailing(point: LoadPoint): boolean {
 /** Name of the measured endpoint, as in `--backend`. */
 export const endpointOf = benchEndpointName;
 
-/** Names of the measured environments. */
 export function environmentNames(
   measured: readonly { readonly environment: string }[],
 ): readonly string[] {

@@ -197,7 +197,6 @@ function endpointKey({ target, endpoint }: MeasuredEndpoint): string {
 const planKey = ({ target, endpoint, options }: PlannedLoadPoint) =>
   gridKey({ ...target, id: loadPointId(endpoint, options) });
 
-/** Key of a load point of the grid. */
 function gridKey({
   environment,
   service,

@@ -113,7 +113,6 @@ function searchOf(changes: Partial<SloSearch> = {}): SloSearch {
   };
 }
 
-/** Load point of a simulated queue, in simulated time. */
 function simulated(
   rate: { readonly ratePerSecond: number; readonly seed: number },
   seconds: number,

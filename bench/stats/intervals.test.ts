@@ -11,7 +11,6 @@ import {
   unpairedRatio,
 } from "./intervals.ts";
 
-/** Load point with one round for each rate. */
 const withRounds = (rates: readonly number[], changes: Partial<LoadPoint> = {}): LoadPoint => {
   const point = testLoadPoint();
   const [template] = point.rounds;

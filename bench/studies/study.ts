@@ -147,7 +147,6 @@ export class StudyUnavailable extends Error {
   override readonly name = "StudyUnavailable";
 }
 
-/** Closed loop of a number of clients. */
 export function clients(concurrency: number): LoadPointOptions["load"] {
   return { kind: "closed loop", concurrency };
 }

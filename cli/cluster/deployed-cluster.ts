@@ -29,7 +29,6 @@ import {
   selectedBy,
 } from "../../verify/cluster/cluster-api.ts";
 
-/** Cluster of an environment. */
 export function accessOf({ kubeconfig, where }: Environment): ClusterAccess {
   return { kubeconfig, context: where };
 }
@@ -42,7 +41,6 @@ const plurals: Readonly<Record<string, string>> = {
   StorageClass: "storageclasses",
 };
 
-/** API path of an object. */
 export function objectPath({ apiVersion, kind, metadata }: DeclaredObject["manifest"]): string {
   const root = apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
   const namespace = clusterKinds.has(kind) ? "" : `/namespaces/${metadata.namespace ?? "default"}`;

@@ -53,7 +53,6 @@ interface AllInOneBuild {
   readonly models: string;
 }
 
-/** Command that builds the all-in-one image. */
 export function buildCommand({
   image,
   server,

@@ -1,6 +1,5 @@
 import { execa } from "execa";
 
-/** Result of a program. */
 export interface ProgramResult {
   /** `missing`: not on the PATH. `late`: killed after the timeout. */
   readonly outcome: "ended" | "missing" | "late";

@@ -7,7 +7,6 @@ export interface Metric {
   readonly help: string;
 }
 
-/** Names of the metrics of a table, by their keys. */
 export function namesOf<Table extends Readonly<Record<string, Metric>>>(
   table: Table,
 ): { readonly [Key in keyof Table]: Table[Key]["name"] } {

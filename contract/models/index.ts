@@ -35,7 +35,6 @@ export const catalogueSpecs: readonly ModelSpec[] = [
   efficientnetLite0,
 ];
 
-/** Specs of the catalogue by name. */
 export const modelCatalogue: ReadonlyMap<string, ModelSpec> = new Map(
   catalogueSpecs.map((spec) => [spec.name, spec]),
 );

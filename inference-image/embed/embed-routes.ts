@@ -70,7 +70,6 @@ export function registerEmbedRoutes(addRoute: AddRoute, options: EmbedRoutesOpti
   );
 }
 
-/** Name of the model in the query of a request. */
 function modelOf({ query }: FastifyRequest): string | undefined {
   const name = (query as Record<string, unknown>)[modelParameter];
   if (name === undefined || typeof name === "string") return name;

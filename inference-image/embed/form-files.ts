@@ -16,7 +16,6 @@ export interface ImageRequest {
   readonly model?: string | undefined;
 }
 
-/** Parser of forms. */
 export const formParser: BodyParser<ImageRequest> = {
   kind: "form",
   // a search for the boundary takes 6 ms at most

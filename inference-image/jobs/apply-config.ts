@@ -169,7 +169,6 @@ export async function applyConfig(options: ApplyConfigOptions): Promise<string> 
   }
 }
 
-/** Weights of the latest version. */
 async function latestWeights({
   file,
   preprocessing,

@@ -42,7 +42,6 @@ export function requireSha256(role: string, options: CheckWeightsOptions): Check
   return { folder, sha256, ...(file !== undefined && { file }) };
 }
 
-/** Path of the checked file. */
 export function weightsPath({
   folder,
   file = "model.onnx",

@@ -16,7 +16,6 @@ export interface EmbedMetrics {
   fileState(file: string, isValid: boolean): void;
   /** End of the certificate's validity. */
   certificateExpires(at: Date): void;
-  /** Metrics of one tower of a model. */
   tower(model: string, modality: Modality): TowerMetrics;
   /** @param model - Name of the model in the repositories of the Triton servers. */
   triton(model: string): TritonPoolObserver;

@@ -73,7 +73,6 @@ function shared(): ImageEmbedder {
   };
 }
 
-/** Connection and the data received on it. */
 async function connection() {
   const socket = connect(port, "127.0.0.1");
   let received = "";

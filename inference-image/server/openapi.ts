@@ -104,7 +104,6 @@ function operationObject(
   };
 }
 
-/** Schema of the errors of a route. */
 function errorSchemaOf(route: EmbedRouteName): SchemaName {
   return embedRoutes[route].path.startsWith(openAiPrefix) ? "OpenAiError" : "Error";
 }

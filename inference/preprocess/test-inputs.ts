@@ -2,7 +2,6 @@ import { imageTowerOf } from "../../contract/model-shapes.ts";
 import type { PixelInput } from "../../contract/model-spec.ts";
 import { modelCatalogue } from "../../contract/models/index.ts";
 
-/** Image tower of a model of the catalogue. */
 export function towerOf(name: string) {
   return imageTowerOf(modelCatalogue.get(name)!);
 }

@@ -49,7 +49,6 @@ export function tokenInputOf(
   throw createError(`${model} must take ${expected}, got ${found}`);
 }
 
-/** Payload formats of an image tower. */
 function payloadFormats(tower: ImageTower): readonly PayloadFormat[] {
   const encoded = encodedImage(tower);
   return [

@@ -173,7 +173,6 @@ function checked(file: PublishedFile, fileName: string): PublishedFile {
   return file;
 }
 
-/** Figures of one role, with their file. */
 export function figuresOf(
   published: ReadonlyMap<string, PublishedFile>,
   role: FigureRole,
@@ -185,7 +184,6 @@ export function figuresOf(
   );
 }
 
-/** One figure by file and id. */
 export function publishedFigure(
   published: ReadonlyMap<string, PublishedFile>,
   name: string,

@@ -226,7 +226,6 @@ async function open(starting: Promise<Server>) {
   }) as { readonly readyMs: number; readonly server: Server };
 }
 
-/** Output of a program. */
 async function outputOf(
   program: string,
   args: readonly string[],

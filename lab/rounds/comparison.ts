@@ -69,7 +69,6 @@ export interface Comparison<R extends Run, L extends Load> {
   readonly line: (run: R) => string;
 }
 
-/** Saved run. */
 interface SavedRun<R> {
   readonly kind: string;
   /** UTC, ISO 8601. */

@@ -294,7 +294,6 @@ const fullModelFigures: readonly Measure<ServerRun>[] = [
   })),
 ];
 
-/** Figures of each load, and of all loads with the full model. */
 export function serverFigures(loads: readonly ServerLoad[]): readonly Group<ServerRun>[] {
   const fullLoads = loads.filter(({ model }) => model === "full").map(({ id }) => id);
   return [

@@ -58,7 +58,6 @@ export function architectureOf(spec: ModelSpec, profile: ModelProfile): ImageArc
   return transformer(profile === "tiny" ? "tiny" : "stand-in", smallTransformer(spec));
 }
 
-/** Sizes of a small tower for any image input. */
 export function smallTransformer(spec: ModelSpec): VisionTransformer {
   const { width, height } = imageTowerOf(spec).input.size;
   const patchSide = Math.min(Math.ceil(Math.max(width, height) / smallGrid), maxPatchSide);

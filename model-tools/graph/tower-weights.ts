@@ -80,7 +80,6 @@ export function floatsOf({ from, to, pieces }: Matrix): Float32Array {
   return values;
 }
 
-/** All columns of a projection. */
 export function allColumns(linear: TowerLinear): ProjectionColumns {
   return { linear, part: 0, of: 1 };
 }

@@ -21,7 +21,6 @@ import { specOfFile } from "../graph/model-structure.ts";
 import { readOnnx } from "../onnx/reader.ts";
 import { writeFingerprint } from "./fingerprint.ts";
 
-/** Model of a repository. */
 export interface RepositoryModel {
   readonly spec: ModelSpec;
   /**

@@ -205,7 +205,6 @@ export function newSection(
 /** `2026-11-21 10:30` of an ISO 8601 time. */
 export const dateText = (iso: string): string => iso.replace("T", " ").slice(0, 16);
 
-/** Start in UTC and duration of a run. */
 export function whenText({ startedAt, finishedAt }: RunTimes): string {
   const seconds = (Date.parse(finishedAt) - Date.parse(startedAt)) / 1_000;
   return `${dateText(startedAt)} UTC, ${formatDuration(seconds)}`;

@@ -21,7 +21,6 @@ export interface Capacity {
   readonly imagesPerSecond?: number;
   /** Throughput of the GPUs without any other bottleneck. */
   readonly gpuImagesPerSecond?: number;
-  /** Source of the prediction. */
   readonly predictionSource?: string;
   /** Why there is no prediction, if known. */
   readonly predictionMissing?: string;

@@ -284,7 +284,6 @@ class Differ {
     this.#lines.push(lineOf(at.label, this.#text(before, at), this.#text(after, at)));
   }
 
-  /** Adds a line for a changed secret. */
   #hidden(label: string, before: boolean, after: boolean): void {
     this.#lines.push(lineOf(label, before ? hidden : undefined, after ? hidden : undefined));
   }

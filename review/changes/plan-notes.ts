@@ -3,7 +3,6 @@ import { few } from "../input/stack-facts.ts";
 import { changedSubject, type FactsOfChange, subjectAt } from "../input/subject.ts";
 import { blocksOf, isObject } from "../input/value-paths.ts";
 
-/** Notes about a stack that are not about one change. */
 export function stackNotes(change: StackChange, facts: FactsOfChange): readonly string[] {
   return [...randomWeightNotes(change), ...planNotes(change, facts)];
 }

@@ -35,7 +35,6 @@ export function lastName(path: Path): string {
   return String(path.filter((step) => typeof step === "string").at(-1) ?? "");
 }
 
-/** Returns whether a path is the content of an uploaded file. */
 export function isFileContent(path: Path): boolean {
   return path[0] === "upload" && /^content/.test(lastName(path));
 }

@@ -3,7 +3,6 @@ import { gapTexts } from "./coverage.ts";
 import { newExposures } from "./exposure.ts";
 import type { ReviewedChange, StackReview, Verdict } from "./stack-review.ts";
 
-/** Verdict on all stacks of a review. */
 export function verdictOf(stacks: readonly Omit<StackReview, "verdict">[]): Verdict {
   const blocking = worstFirst(stacks, blockers);
   const attention = worstFirst(stacks, attentionReasons);
@@ -40,7 +39,6 @@ function isPlanningFailure(line: string): boolean {
   return line.startsWith("Planning failed");
 }
 
-/** Returns whether planning failed. */
 export function planningFailed({ limitations }: StackReview): boolean {
   return limitations.some(isPlanningFailure);
 }

@@ -44,7 +44,6 @@ export function verifyPlans(
   return [...fresh.flatMap(rejectionReasons), ...planLines, ...fingerprintLines].sort();
 }
 
-/** Reads the fingerprints of a review; undefined if the text is not a review. */
 function fingerprintsIn({ fileName, text }: PlanFile): ReadonlyMap<string, string> | undefined {
   const review = text.replace(/^\uFEFF/, "").trimEnd();
   if (review.startsWith(commentMarker)) return fingerprintsOfComment(review, fileName);

@@ -53,7 +53,6 @@ export function releaseValues(release: Values | undefined): Readonly<Record<stri
 /** Maximum nesting depth, because the recursive YAML parser could exhaust the stack. */
 const maxYamlDepth = 60;
 
-/** Parses one YAML document. */
 function parseYaml(text: string): unknown {
   const tokens = [...new Parser().parse(text)];
   if (isDeep(tokens)) throw new RangeError("deeper than any chart");

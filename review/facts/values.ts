@@ -74,7 +74,6 @@ export function isMissing(resource: ResourceChange, ...path: Path): boolean {
   return (!isSet(value) || empty) && !isUnknown(resource, ...path);
 }
 
-/** Returns whether a value is the name of a resource or an expression that refers to it. */
 export function refersTo(value: unknown, resource: ResourceChange, name?: string): boolean {
   if (typeof value !== "string") return false;
   return isExpression(value)

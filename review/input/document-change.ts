@@ -166,7 +166,6 @@ function providersIn(from: SynthesizedDocument | undefined): unknown {
   return provider;
 }
 
-/** Paths of values that reference sensitive variables. */
 function sensitiveReferences(
   values: Values | undefined,
   from: SynthesizedDocument | undefined,

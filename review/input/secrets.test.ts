@@ -47,7 +47,6 @@ interface SecretCases {
 }
 const cases: SecretCases = parse(readFileSync("review/input/secrets.cases.yaml", "utf8"));
 
-/** Resource with a secret. */
 function planted(place: string, secret: string): Omit<PlannedResource, "actions"> {
   return JSON.parse(JSON.stringify(cases.places[place]).replaceAll("SECRET", secret));
 }

@@ -21,7 +21,6 @@ export function subjectOf(
   return `${kind} ${isOwn ? name : titleOf(resource)}`;
 }
 
-/** Facts before and after a change. */
 export type FactsOfChange = Readonly<Record<"before" | "after", StackFacts>>;
 
 /** {@link subjectOf} a changed resource. */

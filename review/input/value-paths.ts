@@ -40,7 +40,6 @@ export function markedPaths(marks: unknown): readonly Path[] {
   return found;
 }
 
-/** Every string in a value with its path. */
 export function textsIn(value: unknown): readonly (readonly [path: Path, text: string])[] {
   const texts: (readonly [Path, string])[] = [];
   visitTexts(value, (text, path) => texts.push([[...path], text]));

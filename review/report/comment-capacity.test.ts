@@ -11,7 +11,6 @@ import { markdownComment } from "./comment-markdown.ts";
 const single = (yaml = "") => parseDocument(synthesizedText("single-gpu", yaml), "single-gpu");
 const other = "tritonOnnx: { maxQueueDelayMicroseconds: 1000 }\n";
 
-/** Lines about the totals of a comment. */
 function totals(changes: readonly StackChange[]): readonly string[] {
   const text = markdownComment(reviewOf(changes, { predict: predictEnvironment }));
   return text.split("\n").filter((line) => /^(\| all \||- all:)/.test(line));

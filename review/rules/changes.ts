@@ -28,7 +28,6 @@ function isDestroyed({ resources }: StackChange): boolean {
   return managed.length > 0 && managed.every(({ action }) => action === "delete");
 }
 
-/** Rules about the change itself. */
 export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "renamed-resource",

@@ -179,7 +179,6 @@ export const stateRules: readonly ReviewRule[] = [
   }),
 ];
 
-/** Sources and versions of providers, by name. */
 function requiredProviders(terraform: unknown) {
   const all = at(terraform, "required_providers");
   return new Map(
@@ -201,7 +200,6 @@ function changedNames(before: Settings = {}, after: Settings = {}): readonly str
   return names.filter((name) => !sameValue(before[name], after[name]));
 }
 
-/** Settings of providers, by name and alias. */
 function providersOf(provider: unknown): ReadonlyMap<string, Settings> {
   return new Map(
     Object.entries(isObject(provider) ? provider : {}).flatMap(([name, value]) =>

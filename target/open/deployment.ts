@@ -30,7 +30,6 @@ export interface DeployedSource {
   ) => Promise<readonly string[] | undefined>;
 }
 
-/** Opens the endpoints of a deployed environment. */
 export async function openDeployment(
   { environment, endpoints, readGpus, readDriver, listFiles }: DeployedSource,
   { tower, onPhase }: OpenOptions,

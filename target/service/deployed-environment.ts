@@ -42,7 +42,6 @@ export interface NetworkAccess {
   close(): Promise<void>;
 }
 
-/** Opens the services of a deployed environment, and network access to them. */
 export async function openDeployedServices(
   environment: DeployedEnvironment,
   { environment: { name, models }, workloads }: Pick<Artefact, "environment" | "workloads">,

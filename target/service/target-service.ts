@@ -141,12 +141,10 @@ export interface ServedModel extends ModelTower {
   readonly model: string;
 }
 
-/** All towers of a service. */
 export function servedTowers(service: TargetService): readonly ServedModel[] {
   return [...servedModels(service, "image"), ...servedModels(service, "text")];
 }
 
-/** Models of a service with a tower of the modality. */
 export function servedModels(
   { models, workload }: TargetService,
   modality: Modality = "image",

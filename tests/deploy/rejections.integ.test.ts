@@ -73,7 +73,23 @@ describe.skipIf(missing !== "")(
       // Terraform wraps and indents the lines
       const words = output.replace(/[\s│╷╵]+/g, " ");
       for (const message of messages) expect(words).toContain(message);
+      expect(words).not.toContain(" at async "); // a stack trace
     };
+
+    test("an endpoint that does not respond", async () => {
+      await refuse(
+        "single-gpu",
+        { ...onCpu(), host: { docker: "unix:///nowhere/docker.sock" } },
+        "Docker does not respond at unix:///nowhere/docker.sock",
+        "fix: start Docker",
+      );
+    });
+
+    test("a host without the NVIDIA driver", async () => {
+      programs.put("nvidia-smi", "exit 127");
+      const message = "the NVIDIA driver must be installed on the host";
+      await refuse("single-gpu", onGpu(docker.endpoint), message);
+    });
 
     test.skipIf(plain === undefined)(
       `no NVIDIA runtime${plain === undefined ? " (skipped: CLIPSTACK_TEST_DOCKER_HOST_NO_NVIDIA names no engine without one)" : ""}`,

@@ -97,7 +97,6 @@ export interface TestProject {
   plan(environment: ProjectEnvironment): Promise<Plan>;
   /** Synthesizes and validates the stack; returns the diagnostics. */
   validate(environment: ProjectEnvironment): Promise<readonly unknown[]>;
-  /** Returns the environment output of the deployment. */
   output(environment: ProjectEnvironment): Promise<Environment>;
   /** Runs `npx cdktf destroy <environment> --auto-approve`. */
   destroy(environment: ProjectEnvironment): Promise<Outcome>;

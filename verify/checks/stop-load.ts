@@ -11,7 +11,6 @@ import { itemsOf, type Samples } from "./check.ts";
 export const workers = 8;
 export const pollMs = 5;
 
-/** Sends one request of a worker. */
 export type Send = (worker: number) => Promise<unknown>;
 
 /** One request of the load. */

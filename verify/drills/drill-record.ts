@@ -114,7 +114,6 @@ const clusterSubject = z.strictObject({
 });
 export type ClusterSubject = z.infer<typeof clusterSubject>;
 
-/** Environment on a Docker host. */
 const hostSubject = z.strictObject({
   environment: z.string(),
   /** Docker endpoint of the host. */

@@ -16,7 +16,6 @@ import { counted, formatMs } from "../../report/document/number-format.ts";
 import { canaryName, type DrillRecord, type PhaseLoad } from "./drill-record.ts";
 import { questionOf } from "./registry.ts";
 
-/** Report of a drill. */
 export function drillReport(record: DrillRecord): Report {
   const { subject, checks, drill } = record;
   const { facts, imageIds } = deploymentFacts(subject);

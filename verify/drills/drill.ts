@@ -173,7 +173,6 @@ export abstract class DrillRun<State = unknown> {
     }
   }
 
-  /** Runs the phases of a drill, each under its load. */
   async act({ phases }: Drill<this>): Promise<void> {
     for (const { name, load, leadSeconds = 0, act } of phases) {
       const pace = load?.(this.options);
