@@ -288,18 +288,21 @@ export function tritonType(dataType: DataType): TritonType {
   return dataType === "BYTES" ? "TYPE_STRING" : `TYPE_${dataType}`;
 }
 
+function stringParameters(values: Readonly<Record<string, string>>): ModelConfig["parameters"] {
+  return Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [name, { string_value: value }]),
+  );
+}
+
 /** Number of processes for preprocessing. Each handles one request at a time and processes the images of the request in parallel. */
 const preprocessInstances = 2;
 
 /** Configuration of the preprocessing, which runs on the CPU everywhere. */
 function preprocessConfig(spec: TritonSpec, { input }: ImageTower): ModelConfig {
-  const parameters = Object.entries(preprocessParameters(input, maxImagePixels));
   return {
     ...headOf(tritonModel(spec, "preprocess")),
     instance_group: [{ kind: "KIND_CPU", count: preprocessInstances }],
-    parameters: Object.fromEntries(
-      parameters.map(([name, value]) => [name, { string_value: value }]),
-    ),
+    parameters: stringParameters({ ...preprocessParameters(input, maxImagePixels) }),
   };
 }
 
@@ -316,10 +319,6 @@ function daliConfig(
   layout: GpuLayout | undefined,
 ): ModelConfig {
   const head = headOf(tritonModel(spec, "dali-preprocess"));
-  const parameters = Object.entries({
-    num_threads: String(daliThreads),
-    ...daliParameters(input, maxImagePixels),
-  });
   return {
     ...head,
     // files have different lengths
@@ -327,9 +326,10 @@ function daliConfig(
     dynamic_batching: { max_queue_delay_microseconds: daliQueueDelayMicroseconds },
     ...instanceGroups(layout && { gpus: layout.gpus }),
     default_model_filename: daliFiles[layout?.gpus.length === 0 ? "cpu" : "gpu"],
-    parameters: Object.fromEntries(
-      parameters.map(([name, value]) => [name, { string_value: value }]),
-    ),
+    parameters: stringParameters({
+      num_threads: String(daliThreads),
+      ...daliParameters(input, maxImagePixels),
+    }),
   };
 }
 
@@ -397,15 +397,13 @@ const defaultInstances = { gpu: 1, cpu: 2 } as const;
  * @param gpusOfHost - Number of GPUs visible to Triton; a group without a list uses all of them.
  */
 export function executionInstances(config: ModelConfig, gpusOfHost: number): number {
-  const groups = config.instance_group ?? [];
-  if (groups.length === 0) {
-    return gpusOfHost > 0 ? gpusOfHost * defaultInstances.gpu : defaultInstances.cpu;
-  }
-  return groups.reduce((sum, { kind, count, gpus = [] }) => {
-    if (kind === "KIND_GPU") {
-      const listed = gpus.length > 0 ? gpus.length : gpusOfHost;
-      return sum + (count || defaultInstances.gpu) * listed;
-    }
-    return sum + (count || defaultInstances.cpu);
-  }, 0);
+  const byDefault: InstanceGroup = { kind: gpusOfHost > 0 ? "KIND_GPU" : "KIND_CPU" };
+  const groups = config.instance_group?.length ? config.instance_group : [byDefault];
+  return groups.reduce(
+    (sum, { kind, count, gpus = [] }) =>
+      kind === "KIND_GPU"
+        ? sum + (count || defaultInstances.gpu) * (gpus.length || gpusOfHost)
+        : sum + (count || defaultInstances.cpu),
+    0,
+  );
 }

@@ -65,9 +65,6 @@ export interface CaddyfileOptions extends Omit<Acme, "image" | "ca"> {
   readonly bind?: string;
 }
 
-/** Directive, or a directive with a block. */
-type Directive = string | readonly [string, readonly Directive[]];
-
 const schemes = { http: "http", grpc: "h2c" } as const;
 
 /** The embed server closes connections that are idle for 75 s; the proxy must close them first. */
@@ -77,40 +74,36 @@ const transports = { http: [keepalive], grpc: [keepalive, "versions h2c 2"] } as
 /** Renders the configuration of Caddy: HTTP/1.1 and HTTP/2 with TLS, and no administration port. */
 export function renderCaddyfile(options: CaddyfileOptions): string {
   const { domain, email, directory, ca, routes, bind, issuer } = options;
-  const site = (port: number, directives: readonly Directive[]): Directive => [
-    `https://${domain}:${port}`,
-    directives,
-  ];
-  const global: readonly Directive[] = [
-    "admin off",
-    `email ${email}`,
-    ...(directory === undefined ? [] : [`acme_ca ${directory}`]),
-    ...(ca === undefined ? [] : [`acme_ca_root ${ca}`]),
-    ...(issuer === "internal" ? ["local_certs", "skip_install_trust"] : []),
-    ...(bind === undefined ? [] : [`default_bind ${bind}`]),
-    `http_port ${options.httpPort}`,
-    `https_port ${options.httpsPort}`,
-    `storage file_system ${options.storage}`,
-    ["servers", ["protocols h1 h2"]],
-  ];
-  const blocks: readonly Directive[] = [
-    ["", global],
+  const site = (port: number, lines: readonly string[]) =>
+    block(`https://${domain}:${port} `, lines);
+  const blocks = [
+    block("", [
+      "admin off",
+      `email ${email}`,
+      ...(directory === undefined ? [] : [`acme_ca ${directory}`]),
+      ...(ca === undefined ? [] : [`acme_ca_root ${ca}`]),
+      ...(issuer === "internal" ? ["local_certs", "skip_install_trust"] : []),
+      ...(bind === undefined ? [] : [`default_bind ${bind}`]),
+      `http_port ${options.httpPort}`,
+      `https_port ${options.httpsPort}`,
+      `storage file_system ${options.storage}`,
+      ...block("servers ", ["protocols h1 h2"]),
+    ]),
     ...routes.map(({ port, upstream, protocol }) =>
-      site(port, [
-        [
-          `reverse_proxy ${schemes[protocol]}://${upstream}`,
-          [["transport http", transports[protocol]]],
-        ],
-      ]),
+      site(
+        port,
+        block(
+          `reverse_proxy ${schemes[protocol]}://${upstream} `,
+          block("transport http ", transports[protocol]),
+        ),
+      ),
     ),
     site(options.healthPort, ["bind 127.0.0.1", "respond 200"]),
   ];
-  return blocks.map((each) => render(each, "")).join("\n");
+  return blocks.map((lines) => `${lines.join("\n")}\n`).join("\n");
 }
 
-function render(directive: Directive, indent: string): string {
-  if (typeof directive === "string") return `${indent}${directive}\n`;
-  const [head, inner] = directive;
-  const lines = inner.map((each) => render(each, `${indent}\t`)).join("");
-  return `${indent}${head}${head === "" ? "" : " "}{\n${lines}${indent}}\n`;
+/** Lines of a directive with a block. */
+function block(head: string, lines: readonly string[]): readonly string[] {
+  return [`${head}{`, ...lines.map((line) => `\t${line}`), "}"];
 }
