@@ -9,6 +9,7 @@ import { openEmbedClient } from "../client/embedding/embed-client.ts";
 import { realTritonMissing, startRealTriton } from "../client/triton/test-real-triton.ts";
 import { embedPaths, timeoutParameter } from "../contract/embed-api.ts";
 import { defaultModel } from "../contract/models/index.ts";
+import { modelSettings } from "../contract/server/model-list.ts";
 import type { ServerEnvName } from "../contract/server/server-env.ts";
 import { otlpTraceUrl, tracingFlags } from "../contract/triton-flags.ts";
 import { tritonModelName } from "../contract/triton-models.ts";
@@ -148,7 +149,11 @@ describe.skipIf(collectorMissing !== "")(`at a collector${skipped(collectorMissi
     const files = createServer((_request, response) => response.end(photo)).listen(0, "127.0.0.1");
     await once(files, "listening");
     const filesUrl = `http://127.0.0.1:${(files.address() as AddressInfo).port}`;
-    const url = await startServer({ MODEL_REPOSITORY: folder, IMAGE_URL_HOSTS: filesUrl });
+    const url = await startServer({
+      ...modelSettings([defaultModel]),
+      MODEL_REPOSITORY: folder,
+      IMAGE_URL_HOSTS: filesUrl,
+    });
     const response = await fetch(url + embedPaths.openAiEmbeddings, {
       method: "POST",
       headers: { "content-type": "application/json" },
