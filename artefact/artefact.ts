@@ -55,7 +55,6 @@ const document = z.object({
  * Reads a synthesized environment.
  *
  * @param file - Path of `cdk.tf.json`.
- * @param displayPath - Name of the file in messages.
  */
 export function readArtefact(file: string, displayPath = file): Artefact {
   const bytes = readBytes(file, displayPath);

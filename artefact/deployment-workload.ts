@@ -13,11 +13,7 @@ import type { DeclaredObject, Manifest } from "./terraform-manifests.ts";
 import type { VolumeContents } from "./volume-contents.ts";
 import type { Probe, Volume, Workload } from "./workload.ts";
 
-/**
- * Workload of a service that runs in a Deployment.
- *
- * @param file - Name of the artefact in messages.
- */
+/** Workload of a service that runs in a Deployment. */
 export function deploymentWorkload(
   service: Service,
   address: string,

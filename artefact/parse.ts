@@ -2,11 +2,7 @@ import type { z } from "zod";
 import { issueLines } from "../contract/issue-lines.ts";
 import { UserError } from "../contract/user-error.ts";
 
-/**
- * Parses JSON, with or without a byte order mark.
- *
- * @param displayPath - Name of the file in the message.
- */
+/** Parses JSON, with or without a byte order mark. */
 export function parseJson(text: string, displayPath: string): unknown {
   try {
     return JSON.parse(text.replace(/^\uFEFF/, ""));
@@ -18,11 +14,7 @@ export function parseJson(text: string, displayPath: string): unknown {
 /** A wrong value may be a whole document. */
 const maxCharacters = 400;
 
-/**
- * Parses a value with a schema.
- *
- * @param where - File and field in the message.
- */
+/** Parses a value with a schema. */
 export function parseAs<T extends z.ZodType>(schema: T, value: unknown, where: string): z.infer<T> {
   const { data, error } = schema.safeParse(value);
   if (error === undefined) return data as z.infer<T>;

@@ -149,7 +149,6 @@ export interface ManifestOptions {
  * Returns the objects that the typed resources of a file declare, each after those that it depends on.
  *
  * @param resources - `resource` of a `cdk.tf.json`.
- * @param displayPath - Name of the file in messages.
  */
 export function manifestsOf(
   resources: TerraformResources,

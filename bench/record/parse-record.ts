@@ -10,11 +10,7 @@ export interface RecordKind<T> {
   readonly schema: ZodType<T>;
 }
 
-/**
- * Parses a saved record.
- *
- * @param displayPath - File name in errors.
- */
+/** Parses a saved record. */
 export function parseRecordAs<T>(kind: RecordKind<T>, text: string, displayPath: string): T {
   const raw = parseJson(text, displayPath);
   const head = z

@@ -64,11 +64,7 @@ function openComparison(study: "scaling" | "topology", run: StudyRun) {
   return { gpus, topology };
 }
 
-/**
- * Load points of another record for the same study, with another number of GPUs or topology.
- *
- * @param displayPath - File name in messages and ids.
- */
+/** Load points of another record for the same study, with another number of GPUs or topology. */
 export function loadPointsOf(
   study: "scaling" | "topology",
   other: BenchRecord,

@@ -182,11 +182,7 @@ const artefactSchema = z.object({
   }),
 });
 
-/**
- * Reads the requirements of a synthesized environment.
- *
- * @param displayPath - Name of the file, for messages.
- */
+/** Reads the requirements of a synthesized environment. */
 export function requirementsIn(text: string, displayPath: string): Requirements {
   const { data } = artefactSchema.safeParse(parseJson(text, displayPath));
   for (const { provisioner, triggers_replace } of Object.values(

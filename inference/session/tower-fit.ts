@@ -106,7 +106,6 @@ export function tensorMismatch(expected: TowerTensors, found: FileTensors): stri
 /**
  * Checks that a model file fits its spec.
  *
- * @param file - Path, for the message.
  * @throws {InferenceError} `model`, with the tensor, its expected and its found shape
  */
 export function requireFit(file: string, expected: TowerTensors, found: FileTensors): void {

@@ -117,7 +117,6 @@ export function runnable<M extends Modality>(
 /**
  * Embeds inputs a batch at a time.
  *
- * @param subject - File or server, for messages.
  * @param run - Returns the embeddings of a batch.
  */
 export function inBatches<M extends Modality>(

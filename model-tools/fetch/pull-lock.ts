@@ -9,7 +9,6 @@ const refreshMs = 30_000;
 /**
  * Runs `work` while holding a lock file, which is created. Takes over a lock that a terminated process of this machine left behind.
  *
- * @param target - File to be downloaded, for messages.
  * @throws {Error} with one line if another process holds the lock.
  */
 export async function withFileLock<T>(

@@ -26,7 +26,6 @@ export async function weightsIdentity(file: string): Promise<WeightsIdentity> {
 /**
  * Returns a configuration with the fingerprint of a model file.
  *
- * @param name - Name of the configuration for messages.
  * @param preprocessing - `preprocessingSha256` of the tower. @default - that of the previous fingerprint; without one, the text is unchanged
  */
 export async function withFingerprint(

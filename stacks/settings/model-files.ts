@@ -32,7 +32,6 @@ export function modelFolder(environmentFolder: string): string {
  * Model spec in a YAML file, with defaults filled in.
  *
  * @param name - Name of the file without its extension, which is the name of the model.
- * @param file - Name of the file, for messages.
  */
 export function parseModel(name: string, file: string, yaml: string): ModelSpec {
   const nameRule = modelNameRule(name);

@@ -27,7 +27,6 @@ export type WithSpecs<Settings extends { readonly models: readonly ModelEntry[] 
 /**
  * Returns the specs of the listed models, each with the towers that are served.
  *
- * @param file - Name of the environment's file, for messages.
  * @param settings - Entries of the setting; undefined for those that do not match the schema.
  */
 export function resolveModels(

@@ -56,11 +56,7 @@ export function yamlFileNames(folder: string, contentNoun: string): readonly str
 /** Control characters that text does not contain. */
 const binary = /[^\P{Cc}\t\n\r]/u;
 
-/**
- * Value of a YAML document that JSON can express.
- *
- * @param file - Name of the file, for messages.
- */
+/** Value of a YAML document that JSON can express. */
 export function parseYaml(file: string, yaml: string): unknown {
   if (binary.test(yaml)) {
     throw new SettingsError([`${file}: must be UTF-8 text, without control characters`]);
@@ -106,11 +102,7 @@ function unresolvedAliases(document: Document) {
   return found;
 }
 
-/**
- * Value of a settings file, with defaults filled in.
- *
- * @param file - Name of the file, for messages.
- */
+/** Value of a settings file, with defaults filled in. */
 export function validateSettings<Schema extends z.ZodType>(
   schema: Schema,
   file: string,

@@ -38,7 +38,6 @@ export type EnvironmentSettings = {
 /**
  * Settings of a stack, with defaults filled in.
  *
- * @param file - Name of the file, for messages.
  * @param yaml - Settings without `stack`.
  * @param models - Models that `models` may name. Defaults to the catalogue.
  */
@@ -54,7 +53,6 @@ export function parseSettings<Stack extends StackName>(
 /**
  * Environment in a YAML file, with defaults filled in.
  *
- * @param file - Name of the file, for messages.
  * @param models - Models that `models` may name. Defaults to the catalogue.
  */
 export function parseEnvironment(

@@ -177,11 +177,7 @@ export const drillRecordKind: RecordKind<DrillRecord> = {
   schema: drillRecord,
 };
 
-/**
- * Parses a saved record.
- *
- * @param displayPath - File name, for errors.
- */
+/** Parses a saved record. */
 export function parseDrillRecord(text: string, displayPath: string): DrillRecord {
   return parseRecordAs(drillRecordKind, text, displayPath);
 }
