@@ -69,10 +69,6 @@ const quota = {
   pods: 11,
 };
 
-test("accepts a quota in which every Deployment fits at its maximum", () => {
-  expect(sharedQuotaFindings(workloads, quota)).toEqual([]);
-});
-
 test.each([
   [
     { ...quota, requests: quantities(11_499, 21_760) },

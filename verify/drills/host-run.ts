@@ -167,14 +167,16 @@ export class HostRun extends DrillRun<Containers> {
   }
 
   /** Samples of a metric of the service that receives the load. */
-  async metric(name: string): Promise<Metrics> {
-    const { http, url } = this.openRoute();
-    try {
-      const { body } = await http.send(`${url}${embedPaths.metrics}`);
-      return parseMetrics(body.toString("utf8")).filter((line) => line.name === name);
-    } finally {
-      await http.close();
-    }
+  metric(name: string): Promise<Metrics> {
+    return this.withRetries(async () => {
+      const { http, url } = this.openRoute();
+      try {
+        const { body } = await http.send(`${url}${embedPaths.metrics}`);
+        return parseMetrics(body.toString("utf8")).filter((line) => line.name === name);
+      } finally {
+        await http.close();
+      }
+    });
   }
 
   /** Fails before any change unless every request of the first phase succeeded. */
