@@ -22,6 +22,9 @@ interface S3Error extends Error {
   readonly $metadata?: { readonly httpStatusCode?: number };
 }
 
+// a warning for developers, on Node 20
+process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ??= "true";
+
 let sharedClient: S3Client | undefined;
 
 /**
