@@ -1,3 +1,4 @@
+import type { Stats } from "node:fs";
 import { link, open, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { makeFolder, ownSuffix } from "../../model-tools/files/publish-file.ts";
@@ -16,10 +17,14 @@ export function openFolderStore(folder: string): Store {
     read: (key, etag = "") =>
       ofFolder(pathOf(key), async () => {
         const content = await readFile(pathOf(key));
-        if (etag !== "" && etagOf(await stat(pathOf(key))) !== etag) {
-          throw new StoreError("changed", `${pathOf(key)}: has changed since the job was planned`);
-        }
+        if (etag !== "") requireEtag(pathOf(key), await stat(pathOf(key)), etag);
         return content;
+      }),
+    stream: (key, etag = "") =>
+      ofFolder(pathOf(key), async () => {
+        const file = await open(pathOf(key));
+        requireEtag(pathOf(key), await file.stat(), etag);
+        return file.createReadStream();
       }),
     write: (key, content) => ofFolder(pathOf(key), () => writeDraft(pathOf(key), content, rename)),
     create: (key, content) =>
@@ -81,7 +86,13 @@ async function* objectsIn(root: string, parent: string): AsyncGenerator<StoredOb
   }
 }
 
-function etagOf({ size, mtimeMs }: { readonly size: number; readonly mtimeMs: number }): string {
+/** @param etag - Empty: any. */
+function requireEtag(path: string, stats: Stats, etag: string): void {
+  if (etag === "" || etagOf(stats) === etag) return;
+  throw new StoreError("changed", `${path}: has changed since the job was planned`);
+}
+
+function etagOf({ size, mtimeMs }: Stats): string {
   return `${size.toString(36)}-${Math.round(mtimeMs * 1000).toString(36)}`;
 }
 

@@ -1,3 +1,4 @@
+import type { Readable } from "node:stream";
 import {
   DeleteObjectCommand,
   GetObjectCommand,
@@ -93,6 +94,12 @@ export function openS3Store({ bucket, prefix, patienceSeconds }: S3StoreOptions)
         const IfMatch = etag === "" ? undefined : `"${etag}"`;
         const { Body } = await client.send(new GetObjectCommand({ ...at(key), IfMatch }));
         return await Body!.transformToByteArray();
+      }),
+    stream: (key, etag = "") =>
+      send(`${address}/${key}`, async () => {
+        const IfMatch = etag === "" ? undefined : `"${etag}"`;
+        const { Body } = await client.send(new GetObjectCommand({ ...at(key), IfMatch }));
+        return Body as Readable;
       }),
     async write(key, content) {
       await send(`${address}/${key}`, () =>

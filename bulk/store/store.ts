@@ -1,3 +1,5 @@
+import type { Readable } from "node:stream";
+
 /** Object of a {@link Store}. */
 export interface StoredObject {
   /** Path below the store's address, with `/` between its parts. */
@@ -18,6 +20,8 @@ export interface Store {
    * @throws {StoreError} `missing`, or `changed` if the object has another etag
    */
   read(key: string, etag?: string): Promise<Uint8Array>;
+  /** Opens an object for reading in one pass. @throws {StoreError} as {@link read}; the stream fails if it is interrupted */
+  stream(key: string, etag?: string): Promise<Readable>;
   /** Writes an object, which appears as a whole or not at all, and replaces an older one. */
   write(key: string, content: Uint8Array | string): Promise<void>;
   /** As {@link write}, unless the object exists. @returns Whether it was written. */

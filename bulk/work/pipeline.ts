@@ -158,7 +158,7 @@ function displayedSize(content: Uint8Array): { readonly width: number; readonly 
 }
 
 /** Returns the problem of one image; undefined for an error that concerns others too. */
-function problemOf(error: unknown): ImageProblem | undefined {
+export function problemOf(error: unknown): ImageProblem | undefined {
   // the thread that decoded it died; others continue
   if (error instanceof InferenceError && error.code === "failed") {
     return { code: "undecodable_image", reason: error.problem };

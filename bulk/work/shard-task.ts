@@ -9,7 +9,7 @@ import {
   type ShardRecord,
   shardClaim,
 } from "../job/job.ts";
-import type { SourceReader } from "../job/source.ts";
+import type { SourceImage, SourceReader } from "../job/source.ts";
 import { readText, type Store, StoreError } from "../store/store.ts";
 import {
   type EmbeddedImage,
@@ -18,7 +18,7 @@ import {
   partBytes,
   readPart,
 } from "../table/part.ts";
-import type { ImageProblem, ImageResult, Pipeline } from "./pipeline.ts";
+import { type ImageProblem, type ImageResult, type Pipeline, problemOf } from "./pipeline.ts";
 
 export interface ShardContext {
   readonly store: Store;
@@ -91,24 +91,18 @@ export class ShardTask {
     const rows: EmbeddedImage[] = [];
     const failures: ImageFailure[] = [];
     const settled: Promise<void>[] = [];
-    let reused = 0;
-    for (const [index, entry] of entries.entries()) {
-      const { uri, etag } = entry;
-      const row = earlier.get(uri);
-      if (row !== undefined && etag !== "" && row.etag === etag) {
-        rows[index] = row;
-        reused += 1;
-        onImage(undefined, 0);
-        continue;
-      }
+    let [reused, next] = [0, 0];
+    /** Adds one image; rows keep the order of the manifest. */
+    const add = async ({ uri, bytes, read }: SourceImage, etag: string) => {
+      const index = next++;
       let settle = (_result: ImageResult | ImageProblem) => {};
       settled.push(
         new Promise((resolve) => {
           settle = (result) => {
             if ("code" in result) failures.push({ uri, etag, ...result });
             else {
-              const { bytes, ...image } = result;
-              this.#bytesRead += bytes;
+              const { bytes: size, ...image } = result;
+              this.#bytesRead += size;
               rows[index] = { uri, etag, ...image };
             }
             this.#images += 1;
@@ -117,7 +111,26 @@ export class ShardTask {
           };
         }),
       );
-      await pipeline.add({ bytes: entry.bytes, read: () => reader.read(entry) }, settle);
+      await pipeline.add({ bytes, read }, settle);
+    };
+    for (const entry of entries) {
+      const { uri, etag } = entry;
+      const row = earlier.get(uri);
+      if (row !== undefined && etag !== "" && row.etag === etag) {
+        rows[next++] = row;
+        reused += 1;
+        onImage(undefined, 0);
+        continue;
+      }
+      try {
+        for await (const image of reader.images(entry)) await add(image, etag);
+      } catch (error) {
+        // a tar file that is missing or damaged; its other images have results
+        const problem = problemOf(error);
+        if (problem === undefined) throw error;
+        failures.push({ uri, etag, ...problem });
+        onImage(problem, 0);
+      }
     }
     const finish = async () => {
       await Promise.all(settled);

@@ -1,32 +1,21 @@
 import type { Command } from "commander";
 import { predictionInterval } from "../../bench/capacity/intervals.ts";
-import { topologies } from "../../bench/capacity/model.ts";
-import { planJob, transferCost } from "../../bench/capacity/plan.ts";
-import {
-  alternatives,
-  type Payload,
-  payloadNames,
-  predictScenario,
-  recommendedPayloads,
-  type Scenario,
-} from "../../bench/capacity/scenario.ts";
-import { gpuNames, gpuSpec } from "../../contract/gpus.ts";
+import { transferCost } from "../../bench/capacity/plan.ts";
+import { alternatives, predictScenario, type Scenario } from "../../bench/capacity/scenario.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { UserError } from "../../contract/user-error.ts";
 import {
-  deviceFor,
   deviceOf,
   hardwareFromOptions,
   hardwareOfEnvironment,
-  type PublishedServiceTimes,
   payloadOf,
-  type RequestedHardware,
   scenarioBase,
   serviceTimesOf,
   timeSources,
 } from "../prepare/capacity-inputs.ts";
+import { type CapacityInputs, type CapacityResult, jobPlan } from "../prepare/capacity-job.ts";
 import { addCapacityOptions, type CapacityArguments } from "../prepare/capacity-options.ts";
-import { notesOf, planText, scenarioText, type Trust } from "../prepare/capacity-text.ts";
+import { notesOf, scenarioText, type Trust } from "../prepare/capacity-text.ts";
 import { writeOutput } from "../shared/write-output.ts";
 
 /** Registers `clipstack capacity`, which predicts throughput, latency, cost and the bottleneck. */
@@ -54,12 +43,6 @@ Examples:
 
 Exit codes: 0 success, 1 no plan meets the deadline, 2 wrong usage or settings.`;
 
-interface CapacityResult {
-  readonly text: string;
-  readonly json: object;
-  readonly exitCode: 0 | 1;
-}
-
 function capacity(environment: string | undefined, args: CapacityArguments): void {
   const result = capacityResult(environment, args);
   const json = `${JSON.stringify({ schema: 1, ...result.json }, null, 2)}\n`;
@@ -81,18 +64,13 @@ function capacityResult(environment: string | undefined, args: CapacityArguments
       `--batch-size must be 1 to ${batching.maximum}, the maximum of ${name}, got ${args.batchSize}`,
     );
   }
-  const inputs: Inputs = { hardware, args, ...serviceTimesOf(hardware, args) };
+  const inputs: CapacityInputs = { hardware, args, ...serviceTimesOf(hardware, args) };
   return args.images !== undefined && args.within !== undefined
     ? jobPlan({ images: args.images, withinHours: args.within }, inputs)
     : prediction(inputs);
 }
 
-interface Inputs extends PublishedServiceTimes {
-  readonly hardware: RequestedHardware;
-  readonly args: CapacityArguments;
-}
-
-function prediction({ hardware, args, times, uncertainty }: Inputs): CapacityResult {
+function prediction({ hardware, args, times, uncertainty }: CapacityInputs): CapacityResult {
   const base = scenarioBase(hardware, args);
   const payload = payloadOf(hardware, args.payload);
   const scenario: Scenario = {
@@ -116,55 +94,5 @@ function prediction({ hardware, args, times, uncertainty }: Inputs): CapacityRes
     text: scenarioText(scenario, predicted, others, trust, transfer, interval),
     json: { scenario, prediction: predicted, interval, transfer, alternatives: others, trust },
     exitCode: 0,
-  };
-}
-
-/** Returns the payload formats to evaluate for a job: the requested one, those of the environment, or those that the stacks serve. */
-function jobPayloads(
-  hardware: RequestedHardware,
-  payload: Payload | undefined,
-): readonly Payload[] {
-  if (payload !== undefined) return [payloadOf(hardware, payload)];
-  const { served } = hardware;
-  if (served === undefined) return recommendedPayloads;
-  return payloadNames.filter((name) => name !== "json" && name in served);
-}
-
-function jobPlan(
-  job: { readonly images: number; readonly withinHours: number },
-  { hardware, args, times, uncertainty }: Inputs,
-): CapacityResult {
-  if (hardware.price !== undefined && hardware.gpu === undefined) {
-    throw new UserError("--price is that of one GPU model: set --gpu");
-  }
-  const devices =
-    hardware.gpu === undefined
-      ? gpuNames.map((name) => deviceFor(gpuSpec(name)))
-      : [deviceOf(hardware)];
-  const plan = planJob(
-    job,
-    scenarioBase(hardware, args),
-    {
-      devices,
-      gpus: hardware.gpus === undefined ? [1, 2, 4, 8] : [hardware.gpus],
-      topologies: hardware.topology === undefined ? topologies : [hardware.topology],
-      payloads: jobPayloads(hardware, args.payload),
-      concurrencies:
-        args.concurrency === undefined ? [1, 2, 4, 8, 16, 32, 64, 128] : [args.concurrency],
-    },
-    times,
-    uncertainty,
-  );
-  const [best] = plan.options;
-  const notes = [
-    "Costs are for the hours of the job; catalogue prices are from different sources and months.",
-    ...(best === undefined ? [] : notesOf(best.scenario, times, best.bottleneck)),
-  ];
-  const trust: Trust = { sources: timeSources, notes };
-  const transfer = transferCost(job.images, args.jpegKb * 1000, args.egressPrice);
-  return {
-    text: planText(job, plan, 10, trust, transfer),
-    json: { job, ...plan, transfer, trust },
-    exitCode: best?.meetsDeadline === true ? 0 : 1,
   };
 }

@@ -1,15 +1,16 @@
 import { availableParallelism } from "node:os";
 import { resolve } from "node:path";
-import { readJob } from "../../bulk/job/job.ts";
+import { type BulkJob, readJob } from "../../bulk/job/job.ts";
 import { jobStatus } from "../../bulk/job/status.ts";
 import { openStore } from "../../bulk/store/open-store.ts";
-import type { BulkVariables } from "../../bulk/work/settings.ts";
+import { type BulkEnv, type BulkVariables, readBulkEnv } from "../../bulk/work/settings.ts";
 import { runWorkerProcesses } from "../../bulk/worker-processes.ts";
 import type { ModelPrecision } from "../../contract/server/server-env.ts";
 import { checkoutRepository } from "../../model-tools/generate/generate.ts";
 import { formatCount } from "../../report/document/number-format.ts";
 import { startStatusLine } from "../../report/status-line.ts";
 import { towerFile } from "../model/model-option.ts";
+import { saveBulkReport } from "./bulk-report.ts";
 import { progressText, statusText } from "./bulk-text.ts";
 
 export const locationRule = "a folder or s3://bucket/prefix";
@@ -19,15 +20,27 @@ export function absoluteLocation(location: string): string {
   return location.includes("://") ? location : resolve(location);
 }
 
-export interface RunArguments {
-  readonly workers: number;
+/** Options of commands that embed. */
+export interface ModelArguments {
   readonly weights?: string;
   readonly precision: ModelPrecision;
   readonly triton?: string;
   readonly memory: number;
+  readonly patience: number;
+}
+
+export interface RunArguments extends ModelArguments {
+  readonly workers: number;
   /** 0 to 1. */
   readonly maxErrors: number;
-  readonly patience: number;
+  readonly report?: string;
+}
+
+/** Settings of one worker in this process. */
+export async function workerEnv(location: string, args: ModelArguments): Promise<BulkEnv> {
+  const job = await readJob(await openStore(location));
+  const variables = await variablesOf(location, args, job);
+  return readBulkEnv({ ...process.env, ...variables });
 }
 
 /** Runs a job with workers on this machine and shows its progress. @returns Exit code. */
@@ -50,7 +63,10 @@ export async function runBulk(location: string, args: RunArguments): Promise<num
   try {
     const code = await runWorkerProcesses({
       count: args.workers,
-      variables: await variablesOf(location, args, job),
+      variables: {
+        ...(await variablesOf(location, args, job, args.workers)),
+        BULK_MAX_ERROR_SHARE: String(args.maxErrors),
+      },
       signal: stop.signal,
       onLine: (text) => line.print(text),
       onProgress(progress) {
@@ -63,6 +79,7 @@ export async function runBulk(location: string, args: RunArguments): Promise<num
     line.end();
     const after = await jobStatus(store, job, staleSeconds);
     console.log(statusText(after));
+    if (args.report !== undefined) saveBulkReport(args.report, job, after);
     const isDone = after.shards.done === after.shards.total;
     return code === 0 && !isDone ? 1 : code;
   } finally {
@@ -76,14 +93,14 @@ const sumOf = (counts: Readonly<Record<string, number>>) =>
 
 async function variablesOf(
   location: string,
-  { workers, weights, precision, triton, memory, maxErrors, patience }: RunArguments,
-  { model: spec }: Awaited<ReturnType<typeof readJob>>,
+  { weights, precision, triton, memory, patience }: ModelArguments,
+  { model: spec }: BulkJob,
+  workers = 1,
 ): Promise<BulkVariables> {
   const threads = String(Math.max(1, Math.floor(availableParallelism() / workers)));
   return {
     BULK_JOB: absoluteLocation(location),
     BULK_MEMORY_MIB: String(memory),
-    BULK_MAX_ERROR_SHARE: String(maxErrors),
     BULK_PATIENCE_SECONDS: String(patience),
     MODEL_PRECISION: precision,
     MODEL_REPOSITORY: process.env.MODEL_REPOSITORY ?? checkoutRepository,

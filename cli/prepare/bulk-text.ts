@@ -1,5 +1,6 @@
 import type { PlanResult } from "../../bulk/job/plan.ts";
 import type { JobStatus } from "../../bulk/job/status.ts";
+import type { Verification } from "../../bulk/verify.ts";
 import type { WorkerProgress } from "../../bulk/work/worker.ts";
 import { errorsText } from "../../report/document/document.ts";
 import {
@@ -82,5 +83,21 @@ export function statusText(status: JobStatus): string {
     ...(imagesPerSecond > 0 ? [rate.join(", ")] : []),
     ...(usd === undefined ? [] : [`${formatUsd(usd)} so far`]),
     ...(workers.length > 0 ? [table] : []),
+  ].join("\n");
+}
+
+export function verificationText({
+  shards,
+  rows,
+  failures,
+  sampled,
+  lowestCosine,
+  findings,
+}: Verification): string {
+  const cosine = lowestCosine === undefined ? "" : `, lowest cosine ${lowestCosine.toFixed(6)}`;
+  return [
+    ...findings,
+    `${counted(shards, "shard")}: ${counted(rows, "row")}, ${counted(failures, "error")}; ${formatCount(sampled)} embedded again${cosine}`,
+    findings.length === 0 ? "the table is complete" : counted(findings.length, "finding"),
   ].join("\n");
 }

@@ -177,11 +177,13 @@ function quantity(
   };
 }
 
-const bandwidth = quantity(
+/** Parser of a bandwidth in Mbit/s. */
+export const bandwidth = quantity(
   { kbps: 1e-3, "kbit/s": 1e-3, Mbps: 1, "Mbit/s": 1, Gbps: 1000, "Gbit/s": 1000 },
   "100Mbps",
 );
 
 const milliseconds = quantity({ us: 1e-3, ms: 1, s: 1000 }, "60ms", "0 or more");
 
-const hours = quantity({ s: 1 / 3600, min: 1 / 60, h: 1, d: 24 }, "6h or 90min");
+/** Parser of a time in hours. */
+export const hours = quantity({ s: 1 / 3600, min: 1 / 60, h: 1, d: 24 }, "6h or 90min");
