@@ -43,6 +43,10 @@ const experiments: Readonly<Record<string, Experiment>> = {
     summary: "30 minutes of a gateway with a frozen, a faulty and a restarted Triton server",
     run: () => import("./trials/gateway-main.ts"),
   },
+  "production-cluster": {
+    summary: "the chart on kind with a Gateway, Prometheus and KEDA: HTTPS, scaling, canary",
+    run: () => import("./production-cluster/main.ts"),
+  },
   acceptance: {
     summary: "the servers on this machine's GPU, without Docker and a network",
     run: () => import("./gpu/acceptance.ts"),
@@ -63,7 +67,7 @@ if (experiment === undefined) {
   const isHelp = ["", "help", "--help"].includes(name);
   if (!isHelp) console.error(`name must be one of the following, got '${name}'`);
   const rows = Object.entries(experiments).map(
-    ([each, { summary }]) => `  ${each.padEnd(14)} ${summary}`,
+    ([each, { summary }]) => `  ${each.padEnd(18)} ${summary}`,
   );
   console.log(`Usage: npm run lab -- <name> [options]; --help after a name lists its options\n`);
   console.log(rows.join("\n"));

@@ -1,0 +1,348 @@
+import { randomInt } from "node:crypto";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { parseAllDocuments, stringify } from "yaml";
+import { readReleases } from "../../artefact/artefact.ts";
+import type { HelmRelease } from "../../artefact/helm-template.ts";
+import { type HttpClient, openHttpClient } from "../../target/requests/http-client.ts";
+import { openCluster } from "../../verify/cluster/cluster-api.ts";
+import { prometheusQuery } from "../../verify/drills/canary.ts";
+import { DrillLoad, failureText, type Pace } from "../../verify/drills/drill-load.ts";
+import type { PhaseLoad } from "../../verify/drills/drill-record.ts";
+import { trialImages } from "../trials/trial-images.ts";
+import {
+  createCluster,
+  embedImage,
+  followObjects,
+  installComponents,
+  type LabCluster,
+  run,
+  start,
+} from "./cluster.ts";
+
+/** One shown behaviour. */
+export interface Finding {
+  readonly claim: string;
+  readonly passed: boolean;
+  readonly observed: string;
+}
+
+export interface ClusterRecord {
+  readonly schema: 1;
+  readonly kind: "production-cluster";
+  readonly startedAt: string;
+  readonly kubernetes: string;
+  readonly findings: readonly Finding[];
+  /** Requests from this machine through the Gateway, by phase. */
+  readonly load: readonly PhaseLoad[];
+}
+
+const namespace = "clipstack";
+const apiKey = "key-of-the-laboratory-0001";
+const prometheus = "http://prometheus.monitoring.svc:9090";
+/** Load that one Triton server serves within the target of the queue time, and load that it does not. */
+const lowLoad: Pace = { kind: "fixed rate", ratePerSecond: 8 };
+const highLoad: Pace = { kind: "closed loop", concurrency: 24 };
+
+const limits = (cpuMillicores: number) => ({ cpuMillicores, memoryMiB: 768 });
+const requests = { cpuMillicores: 50, memoryMiB: 256 };
+
+/** Settings of the environment. The Triton servers have a third of a core, so that requests wait in their queue. */
+const settings = ({ kubeconfig, context }: LabCluster, image: string) => ({
+  ...{ stack: "kubernetes", accelerator: "cpu", namespace, createNamespace: false },
+  cluster: { kubeconfig, context },
+  embed: {
+    ...{ image, keySecret: "embed-key" },
+    resources: { requests, limits: limits(1_000) },
+    autoscaler: { minReplicas: 2, maxReplicas: 2 },
+  },
+  triton: {
+    ...{ server: "emulator", image },
+    resources: { requests, limits: limits(300) },
+    autoscaler: {
+      ...{ minReplicas: 1, maxReplicas: 4, prometheus },
+      ...{ targetQueueMilliseconds: 2, scaleDownWindowSeconds: 30 },
+    },
+  },
+  serviceMonitor: { intervalSeconds: 5 },
+  quota: {
+    requests: { cpuMillicores: 1_500, memoryMiB: 8_192 },
+    limits: { cpuMillicores: 8_000, memoryMiB: 12_288 },
+    pods: 14,
+  },
+  chartValues: {
+    httpRoute: {
+      enabled: true,
+      parentRefs: [{ name: "public", namespace: "gateway", sectionName: "https" }],
+      hostnames: ["localhost"],
+    },
+    prometheusRule: { latencySloSeconds: 1 },
+    triton: { autoscaling: { scaleToZero: { enabled: true, afterSeconds: 60 } } },
+  },
+});
+
+/** Values of an installation that shows only the pods. */
+const off = { enabled: false };
+const onlyPods = {
+  ...{ fixedUser: false, httpRoute: off, serviceMonitor: off, quota: off },
+  triton: { autoscaling: { ...off, scaleToZero: off } },
+};
+
+class Laboratory {
+  readonly findings: Finding[] = [];
+  readonly #phases: string[] = [];
+  readonly load: DrillLoad;
+
+  constructor(
+    readonly cluster: LabCluster,
+    readonly ca: string,
+    readonly signal: AbortSignal,
+    readonly onLine: (line: string) => void,
+  ) {
+    const { url } = cluster;
+    const route = async () => ({ url, http: this.client(), connect: { ca } });
+    this.load = new DrillLoad(route, trialImages(60_000), apiKey);
+  }
+
+  client(): HttpClient {
+    const bearer = { origin: this.cluster.url, key: apiKey };
+    return openHttpClient(64, bearer, { closeAfterResponse: true, tls: { ca: this.ca } });
+  }
+
+  get env() {
+    const { folder } = this.cluster;
+    return {
+      CLIPSTACK_ENVIRONMENTS_DIR: join(folder, "environments"),
+      CDKTF_OUTDIR: join(folder, "cdktf.out"),
+      INFERENCE_API_KEY: apiKey,
+    };
+  }
+
+  get phases(): readonly PhaseLoad[] {
+    return this.#phases.map((phase) => this.load.of(phase));
+  }
+
+  async show(claim: string, work: () => Promise<string>): Promise<void> {
+    this.signal.throwIfAborted();
+    const began = performance.now();
+    const { passed, observed } = await work().then(
+      (observed) => ({ passed: true, observed }),
+      (error: unknown) => ({ passed: false, observed: String(error).slice(0, 2_000) }),
+    );
+    this.findings.push({ claim, passed, observed });
+    const seconds = Math.round((performance.now() - began) / 1_000);
+    this.onLine(`${passed ? "✔" : "✘"} ${claim}: ${observed} (${seconds} s)`);
+  }
+
+  /** Shows a behaviour under a load, of which no request may fail. */
+  async under(pace: Pace, claim: string, work: () => Promise<string>): Promise<void> {
+    await this.show(claim, async () => {
+      if (this.load.pace !== pace) await this.load.start(pace, this.signal);
+      this.load.phase(claim);
+      this.#phases.push(claim);
+      const observed = await work();
+      const failures = failureText(this.load.of(claim));
+      if (failures !== "") throw new Error(`${observed}; ${failures}`);
+      return `${observed}; 0 of ${this.load.of(claim).requests} requests failed`;
+    });
+  }
+
+  /** Waits for a number of ready Triton pods. @returns the numbers until then: `1 → 2 (31 s) → 4 (48 s)` */
+  async pods(expected: number): Promise<string> {
+    const began = performance.now();
+    const steps: string[] = [];
+    for (let last = -1; ; ) {
+      const path = "jsonpath={.status.readyReplicas}";
+      const text = await this.cluster.kubectl(
+        `get deploy/clipstack-triton -n ${namespace} -o ${path}`,
+      );
+      const ready = Number(text || 0);
+      const seconds = Math.round((performance.now() - began) / 1_000);
+      if (ready !== last) steps.push(last < 0 ? `${ready}` : `${ready} (${seconds} s)`);
+      last = ready;
+      if (ready === expected) return steps.join(" → ");
+      if (seconds > 400) throw new Error(`${steps.join(" → ")}; not ${expected} in ${seconds} s`);
+      await sleep(1_000, undefined, { signal: this.signal });
+    }
+  }
+
+  /** Writes the environment with changed settings, and returns its release. */
+  async environment(image: string, triton: object = {}, embed: object = {}): Promise<HelmRelease> {
+    const own = settings(this.cluster, image);
+    const { CLIPSTACK_ENVIRONMENTS_DIR: folder, CDKTF_OUTDIR } = this.env;
+    await mkdir(folder, { recursive: true });
+    const changed = {
+      ...own,
+      triton: { ...own.triton, ...triton },
+      embed: { ...own.embed, ...embed },
+    };
+    await writeFile(join(folder, "production.yaml"), stringify(changed));
+    await run("npm run --silent synth", { env: this.env });
+    const file = join(CDKTF_OUTDIR, "stacks/production/cdk.tf.json");
+    return readReleases(file, file)[0]!;
+  }
+
+  /** Runs helm with the chart and the values of a release, and further values. */
+  async helm(action: string, { chart, values }: HelmRelease, more: object = {}): Promise<string> {
+    const { folder, kubeconfig, context } = this.cluster;
+    await writeFile(join(folder, "values.yaml"), values[0] ?? "");
+    const where = `--kubeconfig ${kubeconfig} --kube-context ${context}`;
+    return run(`helm ${action} ${chart} --values ${folder}/values.yaml --values - ${where}`, {
+      input: stringify(more),
+    });
+  }
+
+  /** Runs `clipstack canary`. @returns the judgement of the candidate @throws unless the outcome is as expected */
+  async canary(expected: "promoted" | "rolled back"): Promise<string> {
+    const words = "canary production --weight 30 --observe 90 --weights tiny --json";
+    const { exitCode, stdout, stderr } = await start(
+      `${process.execPath} cli/clipstack.mjs ${words}`,
+      { env: this.env },
+      false,
+    );
+    this.onLine(stderr.replaceAll(/^/gm, "    "));
+    const outcome = exitCode === 0 ? "promoted" : "rolled back";
+    if (outcome !== expected || !stdout.startsWith("{")) throw new Error(`exit code ${exitCode}`);
+    const { checks } = JSON.parse(stdout) as { checks: { claim: string; message: string }[] };
+    return `${outcome}; ${checks.find(({ claim }) => /SLO/.test(claim))?.message}`;
+  }
+
+  /** Creates a namespace that admits only pods of the Pod Security level `restricted`, with the key of the clients. */
+  async restrictedNamespace(name: string): Promise<void> {
+    const { kubectl } = this.cluster;
+    await kubectl(`create namespace ${name}`);
+    await kubectl(`label namespace ${name} pod-security.kubernetes.io/enforce=restricted`);
+    await kubectl(`create secret generic embed-key -n ${name} --from-literal=api-key=${apiKey}`);
+  }
+}
+
+/** Creates the cluster, shows every behaviour, and removes the cluster. */
+export async function productionCluster(
+  signal: AbortSignal,
+  onLine: (line: string) => void,
+): Promise<ClusterRecord> {
+  const startedAt = new Date().toISOString();
+  const image = await embedImage();
+  const cluster = await createCluster();
+  const controllers = new AbortController();
+  let following: Promise<void> | undefined;
+  try {
+    onLine(`KUBECONFIG=${cluster.kubeconfig}`);
+    await installComponents(cluster);
+    await cluster.load(image);
+    const ca = await readFile(join(cluster.folder, "ca.crt"), "utf8");
+    const lab = new Laboratory(cluster, ca, signal, onLine);
+    following = followObjects(cluster, controllers.signal);
+    const release = await lab.environment(image);
+    await lab.show("pods run with a random user at the Pod Security level restricted", () =>
+      randomUser(lab, release),
+    );
+    await lab.show(
+      "the chart is installed with a key, a route, ServiceMonitors and a ScaledObject",
+      () => install(lab, release),
+    );
+    await lab.show("the first request adds a Triton server", () => firstRequest(lab));
+    await lab.under(
+      lowLoad,
+      "the Gateway serves HTTPS with a certificate of a test authority",
+      async () => {
+        await sleep(10_000, undefined, { signal });
+        return cluster.url;
+      },
+    );
+    await lab.under(
+      lowLoad,
+      "Prometheus scrapes the ServiceMonitors and answers KEDA's query",
+      () => scraped(lab),
+    );
+    await lab.under(highLoad, "KEDA adds Triton servers under load", () => lab.pods(4));
+    await lab.under(lowLoad, "KEDA removes them afterwards", () => lab.pods(1));
+    await lab.environment(image, {}, { server: { logLevel: "warn" } });
+    await lab.under(lowLoad, "a good candidate is promoted", () => lab.canary("promoted"));
+    await lab.environment(image, { maxQueueDelayMicroseconds: 1_000_000 });
+    await lab.under(lowLoad, "a slow candidate is rolled back", () => lab.canary("rolled back"));
+    await lab.load.end(signal);
+    await lab.show("KEDA removes the last Triton server without requests", () => lab.pods(0));
+    const { serverVersion } = JSON.parse(await cluster.kubectl("version --output=json"));
+    return {
+      ...{ schema: 1, kind: "production-cluster", startedAt },
+      ...{ kubernetes: serverVersion.gitVersion, findings: lab.findings, load: lab.phases },
+    };
+  } finally {
+    controllers.abort();
+    await following;
+    await cluster.remove();
+  }
+}
+
+async function randomUser(lab: Laboratory, release: HelmRelease): Promise<string> {
+  const { kubectl } = lab.cluster;
+  const name = "random-user";
+  await lab.restrictedNamespace(name);
+  const runAsUser = randomInt(1_000_000_000, 2_000_000_000);
+  const text = await lab.helm(`template clipstack --no-hooks -n ${name}`, release, onlyPods);
+  const objects = parseAllDocuments(text).map((document) => {
+    const object = document.toJS();
+    // as OpenShift's security context constraints do
+    if (object?.kind === "Deployment") {
+      Object.assign(object.spec.template.spec.securityContext, { runAsUser, fsGroup: runAsUser });
+    }
+    return JSON.stringify(object);
+  });
+  await kubectl(`apply -n ${name} --filename -`, objects.join("\n---\n"));
+  await kubectl(`wait --for=condition=Available --timeout=300s --all deployment -n ${name}`);
+  const user = await kubectl(`exec -n ${name} deployment/clipstack-embed -- id -u`);
+  await kubectl(`delete namespace ${name} --wait=false`);
+  if (user !== String(runAsUser)) throw new Error(`expected user ${runAsUser}, got ${user}`);
+  return `gateways and Triton server ready as user ${user}`;
+}
+
+async function install(lab: Laboratory, release: HelmRelease): Promise<string> {
+  await lab.restrictedNamespace(namespace);
+  await lab.helm(`upgrade --install clipstack -n ${namespace}`, release);
+  for (const name of ["triton", "embed"]) {
+    await lab.cluster.kubectl(
+      `rollout status -n ${namespace} --timeout=300s deployment/clipstack-${name}`,
+    );
+  }
+  return "pods ready";
+}
+
+async function scraped({ cluster, signal }: Laboratory): Promise<string> {
+  const api = await openCluster(cluster);
+  try {
+    const query = prometheusQuery(api, prometheus);
+    await sleep(40_000, undefined, { signal });
+    const targets = await query(`sum(up{namespace="${namespace}"})`);
+    if (targets !== 3) throw new Error(`expected 3 targets that are up, got ${targets}`);
+    const path = "jsonpath={.spec.triggers[0].metadata.query}";
+    const expression = await cluster.kubectl(
+      `get scaledobject/clipstack-triton -n ${namespace} -o ${path}`,
+    );
+    const value = await query(expression);
+    if (value === undefined) throw new Error("KEDA's query has no data");
+    return `3 targets up, queue time ${value.toFixed(1)} ms`;
+  } finally {
+    await api.close();
+  }
+}
+
+/** Repeats a request until the first Triton server is ready; until then, the gateway responds with 503. */
+async function firstRequest(lab: Laboratory): Promise<string> {
+  const http = lab.client();
+  const began = performance.now();
+  const request = { body: trialImages()[0]?.bytes, headers: { "content-type": "image/jpeg" } };
+  try {
+    for (;;) {
+      const response = await http.send(`${lab.cluster.url}/embed`, request).catch(() => undefined);
+      const seconds = Math.round((performance.now() - began) / 1_000);
+      if (response?.status === 200) return `0 → 1, embedding after ${seconds} s`;
+      const { status = 503 } = response ?? {};
+      if (status !== 503 || seconds > 300) throw new Error(`status ${status} after ${seconds} s`);
+      await sleep(1_000, undefined, { signal: lab.signal });
+    }
+  } finally {
+    await http.close();
+  }
+}
