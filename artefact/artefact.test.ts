@@ -99,6 +99,18 @@ test("a Deployment that KEDA scales has the replicas of its minimum", () => {
   expect(workload(document, "embed").replicas).toBe(3);
 });
 
+test("a variable of a Deployment from a Secret passes the rules of an API key", () => {
+  const document = kubernetesDocument();
+  const { spec } = document.resource.kubernetes_deployment_v1!.embed! as {
+    spec: { template: { spec: { container: { env: object[] }[] } } };
+  };
+  const secret = { secret_key_ref: { name: "keys", key: "api-key" } };
+  spec.template.spec.container[0]!.env.push({ name: "API_KEY", value_from: secret });
+  expect(workload(document, "embed").env.API_KEY).toBe(
+    '{"secretKeyRef":{"name":"keys","key":"api-key"}}',
+  );
+});
+
 test("a Deployment is published through target port, node port and kind's mapping", () => {
   expect(workload(kubernetesDocument(), "embed")).toMatchObject({
     kind: "deployment",

@@ -46,7 +46,13 @@ export function deploymentWorkload(
     kind: "deployment",
     name,
     command: [...(container.command ?? []), ...(container.args ?? [])],
-    env: Object.fromEntries((container.env ?? []).map((e) => [e.name, e.value ?? ""])),
+    // a value that only the cluster knows is named by its source, such as a key of a Secret
+    env: Object.fromEntries(
+      (container.env ?? []).map(({ name, value, valueFrom }) => [
+        name,
+        value ?? (valueFrom === undefined ? "" : JSON.stringify(valueFrom)),
+      ]),
+    ),
     published: ports.published,
     inCluster: ports.inCluster,
     volumes: volumesOf(container, pod, declared.objects),
