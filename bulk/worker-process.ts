@@ -1,4 +1,5 @@
 import { messageOf, UserError } from "../contract/user-error.ts";
+import { planRun } from "./work/plan-run.ts";
 import { readBulkEnv } from "./work/settings.ts";
 import { runBulkWorker, type WorkerProgress } from "./work/worker.ts";
 
@@ -37,6 +38,7 @@ export async function runWorkerProcess(
   const timer = setInterval(report, isChild ? sendMs : logMs);
   try {
     const env = readBulkEnv(variables);
+    await planRun(env, { signal: stop.signal });
     await runBulkWorker(env, {
       signal: stop.signal,
       onProgress: (progress) => {

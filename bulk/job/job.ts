@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
+import { vectorTypes } from "../../contract/bulk.ts";
 import { modelSpec } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { readText, type Store } from "../store/store.ts";
-import { vectorTypes } from "../table/part.ts";
 
 /** Keys of a job's files, relative to its folder. */
 export const keys = {
@@ -28,6 +28,8 @@ export const bulkJob = z.object({
   schema: z.literal(1),
   /** UTC, ISO 8601. */
   plannedAt: z.string(),
+  /** Run that planned the job, as BULK_RUN; absent for the command `plan`. */
+  run: z.string().optional(),
   /** Folder, `s3://bucket/prefix`, or file with a list of URIs. */
   source: z.string(),
   model: modelSpec,

@@ -24,6 +24,8 @@ export interface PlanOptions {
   /** Maximum bytes of a shard's images; a single image may be larger. */
   readonly shardBytes: number;
   readonly usdPerWorkerHour?: number;
+  /** Identity of the run that plans. */
+  readonly run?: string;
 }
 
 /** Changes by a plan, in manifest entries. */
@@ -44,7 +46,7 @@ export interface PlanResult {
  * @throws {UserError} if the folder has a job of another source, model or type of vectors
  */
 export async function planJob(options: PlanOptions): Promise<PlanResult> {
-  const { store, source, entries, model, vectors, usdPerWorkerHour } = options;
+  const { store, source, entries, model, vectors, usdPerWorkerHour, run } = options;
   const text = await readText(store, keys.job);
   const before =
     text === undefined ? undefined : parseFile(bulkJob, text, `${store.address}/${keys.job}`);
@@ -69,7 +71,8 @@ export async function planJob(options: PlanOptions): Promise<PlanResult> {
   const shards = [...kept, ...(await writer.end())];
   if (shards.length === 0) throw new UserError(`${source}: must contain images, got none`);
   const plannedAt = new Date().toISOString();
-  const job: BulkJob = { schema: 1, plannedAt, source, model, vectors, usdPerWorkerHour, shards };
+  const facts = { plannedAt, run, source, model, vectors, usdPerWorkerHour };
+  const job: BulkJob = { schema: 1, ...facts, shards };
   await store.write(keys.job, `${JSON.stringify(job)}\n`);
   for (const [index, { hash }] of kept.entries()) {
     const old = before!.shards[index]!.hash;

@@ -13,11 +13,10 @@ import {
   type Vector,
   vectorFromArray,
 } from "apache-arrow";
+import { type VectorType, vectorTypes } from "../../contract/bulk.ts";
 import { parquetBytes, parquetTable } from "./arrow-parquet.ts";
 
-/** Types of the values of embeddings. */
-export const vectorTypes = ["float32", "float16"] as const;
-export type VectorType = (typeof vectorTypes)[number];
+export { type VectorType, vectorTypes };
 
 /** Row of a part. */
 export interface EmbeddedImage {

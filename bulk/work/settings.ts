@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { vectorTypes } from "../../contract/bulk.ts";
 import { serverEnv } from "../../contract/server/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
 
@@ -15,6 +16,32 @@ export const bulkEnv = z
     JOB_COMPLETION_INDEX: whole(0, 99_999)
       .default(0)
       .describe("Index of this worker, from 0. Kubernetes sets it in the pods of an Indexed Job."),
+    BULK_SOURCE: z
+      .string()
+      .min(1)
+      .optional()
+      .describe(
+        "Images that worker 0 plans, or plans again, before it embeds; the others wait for its plan. Without it, the job must be planned.",
+      ),
+    BULK_RUN: z
+      .string()
+      .min(1)
+      .optional()
+      .describe(
+        "Identity of the run, required with BULK_SOURCE: a plan is made once per run, also if worker 0 is restarted.",
+      ),
+    BULK_VECTORS: z
+      .enum(vectorTypes)
+      .default("float32")
+      .describe("Type of the values in the table, with BULK_SOURCE."),
+    BULK_USD_PER_HOUR: z.coerce
+      .number()
+      .min(0)
+      .optional()
+      .describe("US dollars per hour of one worker, with BULK_SOURCE."),
+    BULK_PLAN_SECONDS: whole(1, 604_800)
+      .default(7_200)
+      .describe("Maximum time for which a worker waits for the plan of worker 0, in seconds."),
     BULK_MODEL_FILE: z
       .string()
       .min(1)
@@ -45,6 +72,7 @@ export const bulkEnv = z
         "Time for which a call to a bucket or Triton server that is unavailable or throttles is retried, in seconds.",
       ),
     BACKEND: server.BACKEND,
+    MODELS: server.MODELS,
     MODEL_REPOSITORY: server.MODEL_REPOSITORY,
     MODEL_PRECISION: server.MODEL_PRECISION,
     PREPROCESSING: server.PREPROCESSING,
@@ -65,6 +93,10 @@ export const bulkEnv = z
   .refine((env) => env.BACKEND !== "triton" || env.TRITON_GRPC_URLS.length === 1, {
     path: ["TRITON_GRPC_URLS"],
     message: "must be one host:port when BACKEND is triton",
+  })
+  .refine((env) => env.BULK_SOURCE === undefined || env.BULK_RUN !== undefined, {
+    path: ["BULK_RUN"],
+    message: "must be set with BULK_SOURCE",
   });
 export type BulkEnv = z.infer<typeof bulkEnv>;
 export type BulkVariables = Partial<Record<keyof BulkEnv, string>>;

@@ -30,7 +30,7 @@ const networkPeer = z.strictObject({
     .optional(),
 });
 const portNumber = integer(1, 65_535);
-const egressRule = z.strictObject({
+export const egressRule = z.strictObject({
   to: z.array(networkPeer).optional(),
   ports: z
     .array(

@@ -5,6 +5,7 @@ import { defaultModels } from "../../contract/models/index.ts";
 import { modelEntry, modelList } from "../../contract/server/model-list.ts";
 import { otlpEndpoint } from "../../contract/server/server-env.ts";
 import { tracing } from "../../contract/server/tracing.ts";
+import { bulk } from "./chart-bulk-values.ts";
 import { embed } from "./chart-embed-values.ts";
 import { grpcRoute, httpRoute, ingress, networkPolicy } from "./chart-network-values.ts";
 import { triton } from "./chart-triton-values.ts";
@@ -149,6 +150,7 @@ export const chartValues = z.strictObject({
   model,
   embed,
   triton,
+  bulk,
   gpuResourceName: z
     .string()
     .regex(/^nvidia\.com\/[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/)

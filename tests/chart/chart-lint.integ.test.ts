@@ -126,6 +126,32 @@ const more: Readonly<Record<string, ChartValues>> = {
     embed: { backend: "triton" },
     triton: { enabled: true, backend: "tensorrt" },
   },
+  "a bulk job on CPUs": {
+    embed: { enabled: false },
+    model: { weights: "pvc", pvc: { claimName: "w" } },
+    bulk: {
+      enabled: true,
+      job: "s3://vectors/2026",
+      queueName: "team",
+      credentialsSecret: "bucket",
+      extraEnv: [{ name: "AWS_REGION", value: "us-east-1" }],
+    },
+  },
+  "a nightly bulk job on GPUs": {
+    embed: { enabled: false },
+    model: { weights: "init", sha256: "a".repeat(64), init: { url: "https://models.example/m" } },
+    triton: { backend: "tensorrt" },
+    bulk: {
+      enabled: true,
+      job: "s3://vectors/2026",
+      source: "s3://photos/2026",
+      accelerator: "gpu",
+      schedule: "0 3 * * *",
+      timeZone: "Europe/Berlin",
+      usdPerWorkerHour: 0.35,
+      tolerations: [{ key: "spot", operator: "Exists" }],
+    },
+  },
   "weights on a volume, Triton by CPU": {
     model: { weights: "pvc", sha256: "a".repeat(64), pvc: { claimName: "w", subPath: "a/b" } },
     embed: { backend: "triton", budget: { minAvailable: 1 } },

@@ -1042,7 +1042,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       [
         "without any server",
         { embed: { enabled: false } },
-        "embed.enabled or triton.enabled must be true: nothing would be deployed",
+        "embed.enabled, triton.enabled or bulk.enabled must be true: nothing would be deployed",
       ],
       [
         "on a gateway without Triton servers",
@@ -1295,7 +1295,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
           triton: { ...own, replicas: 2 },
           quota: { enabled: true, hard: { pods: "10" } },
         },
-        "quota.hard.pods must be at least 11 (maximum pods of embed and triton, plus those added by a rolling update), got 10",
+        "quota.hard.pods must be at least 11 (maximum pods of embed, triton and bulk, plus those added by a rolling update), got 10",
       ],
       [
         "an argument of Triton that the chart sets",

@@ -4,8 +4,8 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- define "clipstack.checks" -}}
 {{- $contract := include "clipstack.contract" $ | fromJson -}}
 {{- $v := .Values -}}
-{{- if not (or $v.embed.enabled $v.triton.enabled) -}}
-{{- fail "embed.enabled or triton.enabled must be true: nothing would be deployed" -}}
+{{- if not (or $v.embed.enabled $v.triton.enabled $v.bulk.enabled) -}}
+{{- fail "embed.enabled, triton.enabled or bulk.enabled must be true: nothing would be deployed" -}}
 {{- end -}}
 
 {{- $full := include "clipstack.fullname" . -}}
@@ -21,7 +21,7 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- if and (eq $v.model.weights "pvc") (not $v.model.pvc.claimName) -}}
 {{- fail "model.pvc.claimName is required with model.weights pvc" -}}
 {{- end -}}
-{{- if and (eq $v.model.weights "image") (not $v.triton.enabled) -}}
+{{- if and (eq $v.model.weights "image") (not (include "clipstack.runsTriton" .)) -}}
 {{- range $tower := $towers -}}
 {{- if $tower.sha256 }}{{ fail (printf "%s must be empty with model.weights image and without Triton: the embed server computes its fingerprint from the file that it serves" (include "clipstack.weightsValue" (list $towers $tower "sha256" "sha256"))) }}{{ end -}}
 {{- end -}}
@@ -89,7 +89,17 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- end -}}
 {{- end -}}
 
-{{- if $v.triton.enabled -}}
+{{- if $v.bulk.enabled -}}
+{{- $bulk := $v.bulk -}}
+{{- if not $bulk.job }}{{ fail "bulk.job is required with bulk.enabled" }}{{ end -}}
+{{- if and $bulk.timeZone (not $bulk.schedule) }}{{ fail "bulk.timeZone requires bulk.schedule" }}{{ end -}}
+{{- if and (include "clipstack.bulkTriton" .) (not (first $towers).sha256) (not (get $v.triton.modelConfig.texts (first $towers).triton)) -}}
+{{- fail (printf "%s is required with bulk.accelerator gpu: rows name the fingerprint of the model" (include "clipstack.weightsValue" (list $towers (first $towers) "sha256" "sha256"))) -}}
+{{- end -}}
+{{- include "clipstack.podChecks" (list "bulk" $bulk) -}}
+{{- end -}}
+
+{{- if include "clipstack.runsTriton" . -}}
 {{- $triton := $v.triton -}}
 {{- if and (eq $triton.server "emulator") (gt (int $triton.gpus) 0) -}}
 {{- fail (printf "triton.gpus must be 0 with triton.server emulator, which runs on the CPU, got %v" $triton.gpus) -}}
@@ -242,7 +252,7 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- $pods := include "clipstack.maxPods" . | int -}}
 {{- $hard := get $v.quota.hard "pods" | toString -}}
 {{- if and (regexMatch "^[0-9]+$" $hard) (gt $pods (int $hard)) -}}
-{{- fail (printf "quota.hard.pods must be at least %d (maximum pods of embed and triton, plus those added by a rolling update), got %s" $pods $hard) -}}
+{{- fail (printf "quota.hard.pods must be at least %d (maximum pods of embed, triton and bulk, plus those added by a rolling update), got %s" $pods $hard) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -274,7 +284,7 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- fail (printf "%s.extraContainers.%d must have an image and a name other than %s" $component $index $component) -}}
 {{- end -}}
 {{- end -}}
-{{- $service := $it.service -}}
+{{- $service := $it.service | default (dict "type" "LoadBalancer" "externalTrafficPolicy" "Cluster") -}}
 {{- if and (ne $service.type "LoadBalancer") (or $service.loadBalancerClass $service.loadBalancerSourceRanges) -}}
 {{- fail (printf "%s.service.type must be LoadBalancer with loadBalancerClass or loadBalancerSourceRanges, got %s" $component $service.type) -}}
 {{- end -}}
@@ -382,6 +392,7 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- $sum = add $sum (mul $pods (eq $component "embed" | ternary 1 (int $it.gpus))) -}}
 {{- end -}}
 {{- end -}}
+{{- if include "clipstack.bulkTriton" . }}{{ $sum = add $sum (mul .Values.bulk.workers .Values.triton.gpus) }}{{ end -}}
 {{- $sum -}}
 {{- end -}}
 
@@ -397,5 +408,6 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- $sum = add $sum $pods (and $onGpu (not $it.spareGpu) | ternary 0 (int $surge)) -}}
 {{- end -}}
 {{- end -}}
+{{- if .Values.bulk.enabled }}{{ $sum = add $sum .Values.bulk.workers }}{{ end -}}
 {{- $sum -}}
 {{- end -}}

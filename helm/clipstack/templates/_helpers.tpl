@@ -17,6 +17,18 @@
 {{- else if kindIs "invalid" $default }}{{ $_ := unset $parent $key -}}
 {{- else }}{{ $_ := set $parent $key $default }}{{ end -}}
 {{- end -}}
+{{- $memory := printf "%dMi" (add .Values.bulk.memoryMiB .Values.bulk.processMemoryMiB) -}}
+{{- $bulk := dict "cpu" (int .Values.bulk.cores) "memory" $memory -}}
+{{- $_ := set .Values.bulk "resources" (dict "requests" $bulk "limits" $bulk) -}}
+{{- end -}}
+
+{{/* Whether Triton runs in the release: in Deployments, or beside bulk workers. */}}
+{{- define "clipstack.runsTriton" -}}
+{{- if or .Values.triton.enabled (include "clipstack.bulkTriton" .) }}true{{ end -}}
+{{- end -}}
+
+{{- define "clipstack.bulkTriton" -}}
+{{- if and .Values.bulk.enabled (eq .Values.bulk.accelerator "gpu") }}true{{ end -}}
 {{- end -}}
 
 {{/* Text of at most 40 characters; a longer one ends in a hash. */}}

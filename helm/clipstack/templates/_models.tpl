@@ -37,7 +37,7 @@ weights in a model repository and key of `model.towers`; `triton`, name in Trito
 {{- end -}}
 {{- end -}}
 {{- $towers := list -}}
-{{- $compiled := and $v.triton.enabled (eq $v.triton.backend "tensorrt") -}}
+{{- $compiled := and (include "clipstack.runsTriton" . | eq "true") (eq $v.triton.backend "tensorrt") -}}
 {{- $weights := $v.model -}}
 {{- $isOnly := eq (len $selected) 1 -}}
 {{- range $tower := $selected -}}

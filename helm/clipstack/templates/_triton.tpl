@@ -119,3 +119,128 @@ groups:
 {{- end }}
 {{ .Files.Get "prometheus/rules.yaml" | splitList "groups:\n" | last | trimSuffix "\n" | replace "TRITON_SELECTOR" (include "clipstack.tritonSelector" .) | replace "EMBED_SELECTOR" (printf "namespace=%q,pod=~\"%s-embed-.+\"" .Release.Namespace (include "clipstack.fullname" .)) | replace "GPU_SELECTOR" $rule.gpuSelector | replace "LATENCY_SECONDS" (toString $rule.latencySloSeconds) | replace "PREDICTED_IMAGES_PER_SECOND" (toString $rule.predictedImagesPerSecond) | replace "BUDGET_USD_PER_1000_IMAGES" (toString $rule.budgetUsdPer1000Images) | replace "USD_PER_HOUR" (toString $rule.usdPerHour) }}
 {{- end -}}
+
+{{/* Container of a Triton server. */}}
+{{- define "clipstack.tritonContainer" -}}
+{{- $contract := include "clipstack.contract" $ | fromJson -}}
+{{- $triton := .Values.triton -}}
+{{- $towers := (include "clipstack.towers" . | fromJson).towers -}}
+{{- $compiles := include "clipstack.compiles" . -}}
+{{- $image := include "clipstack.tritonImage" . | fromJson -}}
+- name: triton
+  image: {{ include "clipstack.image" $image | quote }}
+  imagePullPolicy: {{ $image.pullPolicy | quote }}
+  args:
+    {{- include "clipstack.tritonArgs" . | nindent 4 }}
+  {{- with $triton.extraEnv }}
+  env:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  ports:
+    - name: http
+      containerPort: {{ $contract.ports.tritonHttp }}
+      protocol: TCP
+    - name: grpc
+      containerPort: {{ $contract.ports.tritonGrpc }}
+      protocol: TCP
+    - name: metrics
+      containerPort: {{ $contract.ports.tritonMetrics }}
+      protocol: TCP
+  resources:
+    {{- include "clipstack.resources" (list $ $triton $triton.gpus) | nindent 4 }}
+  # while the models load and TensorRT builds engines: allow the maximum start time
+  startupProbe:
+    httpGet:
+      path: {{ $contract.paths.tritonReady | quote }}
+      port: http
+    periodSeconds: {{ $contract.probes.readiness.periodSeconds }}
+    timeoutSeconds: {{ $contract.probes.startup.timeoutSeconds }}
+    failureThreshold: {{ divf (include "clipstack.tritonStart" .) $contract.probes.readiness.periodSeconds | ceil }}
+  # draining or a model is not served: remove from the endpoints soon
+  readinessProbe:
+    httpGet:
+      path: {{ $contract.paths.tritonReady | quote }}
+      port: http
+    {{- toYaml $contract.probes.readiness | nindent 4 }}
+  # restarts a hanging process
+  livenessProbe:
+    httpGet:
+      path: {{ $contract.paths.tritonLive | quote }}
+      port: http
+    {{- toYaml $contract.probes.liveness | nindent 4 }}
+  # endpoints are removed with a delay after the stop begins
+  lifecycle:
+    preStop:
+      exec:
+        command: [sleep, {{ $triton.preStopSeconds | quote }}]
+  securityContext:
+    {{- include "clipstack.containerSecurity" . | nindent 4 }}
+  volumeMounts:
+    - name: tmp
+      mountPath: /tmp
+    - name: shared-memory
+      mountPath: /dev/shm
+    {{- if ne .Values.model.weights "image" }}
+    # hides other models of the image, because Triton would load them all
+    - name: repository
+      mountPath: {{ $contract.repository | quote }}
+    {{- end }}
+    {{- range $tower := $towers }}
+    - name: model-config{{ $tower.suffix }}
+      mountPath: "{{ $contract.repository }}/{{ $tower.triton }}/configs"
+      readOnly: true
+    {{- end }}
+    {{- if $compiles }}
+    - name: engines
+      mountPath: {{ $contract.engineCache | quote }}
+    {{- end }}
+    {{- with $triton.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- with include "clipstack.weightsMount" (list . "triton") }}
+    {{- . | nindent 4 }}
+    {{- end }}
+{{- end -}}
+
+{{/* Volumes of a Triton server. */}}
+{{- define "clipstack.tritonVolumes" -}}
+{{- $contract := include "clipstack.contract" $ | fromJson -}}
+{{- $triton := .Values.triton -}}
+{{- $towers := (include "clipstack.towers" . | fromJson).towers -}}
+{{- $compiles := include "clipstack.compiles" . -}}
+{{- with $triton.extraVolumes }}
+{{- toYaml . | nindent 0 }}
+{{- end }}
+- name: tmp
+  emptyDir:
+    medium: Memory
+    sizeLimit: {{ $contract.tritonTmpMiB }}Mi
+- name: shared-memory
+  emptyDir:
+    medium: Memory
+    sizeLimit: {{ $triton.sharedMemory }}
+{{- if ne .Values.model.weights "image" }}
+- name: repository
+  emptyDir:
+    sizeLimit: 1Mi
+{{- end }}
+{{- range $tower := $towers }}
+- name: model-config{{ $tower.suffix }}
+  configMap:
+    name: "{{ include "clipstack.fullname" $ }}-triton{{ $tower.suffix }}"
+{{- end }}
+{{- if $compiles }}
+- name: engines
+  {{- if and $compiles $triton.engineCache.enabled }}
+  persistentVolumeClaim:
+    claimName: {{ include "clipstack.engineCacheClaim" . | quote }}
+  {{- else }}
+  # deleted with the pod: the next one rebuilds its engines
+  emptyDir:
+    sizeLimit: {{ $triton.engineCache.size }}
+  {{- end }}
+{{- end }}
+{{- with include "clipstack.weightsVolume" (list . "triton") }}
+{{- . | nindent 0 }}
+{{- end }}
+{{- end -}}
