@@ -40,7 +40,7 @@ const inherited = ["PATH", "HOME", "TMPDIR", "TEMP", "SystemRoot"] as const;
 const maxLines = 200;
 
 /** Module that a Node command line imports so that the process ends when this one does. */
-export const endWithParent = fileURLToPath(new URL("end-with-parent.mjs", import.meta.url));
+export const endWithParent = fileURLToPath(new URL("./end-with-parent.mjs", import.meta.url));
 
 const running = new Set<Child>();
 let watching = false;

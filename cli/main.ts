@@ -1,3 +1,6 @@
+#!/usr/bin/env node
+import "../contract/require-node.mjs";
+import "./exit-with-parent.mjs";
 import { runCommand } from "./run-command.ts";
 
 // a reader such as `head` may close the pipe early; the command still ends with its own exit code

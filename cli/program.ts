@@ -1,6 +1,6 @@
-import { readFileSync } from "node:fs";
 import { Command } from "commander";
 import { nearestOf } from "../contract/issue-lines.ts";
+import { packageVersion } from "../model-tools/files/folders.ts";
 
 interface CommandEntry {
   readonly description: string;
@@ -12,6 +12,10 @@ const commands: Readonly<Record<string, CommandEntry>> = {
   init: {
     description: "write the file of a new environment, with every setting and its default",
     register: async (program) => (await import("./commands/init.ts")).registerInit(program),
+  },
+  synth: {
+    description: "write the Terraform JSON of every environment to cdktf.out",
+    register: async (program) => (await import("./commands/synth.ts")).registerSynth(program),
   },
   verify: {
     description:
@@ -106,10 +110,6 @@ const commands: Readonly<Record<string, CommandEntry>> = {
   },
 };
 
-const { version }: { readonly version: string } = JSON.parse(
-  readFileSync(new URL("./package.json", import.meta.url), "utf8"),
-);
-
 /** Suggests an option whose name contains that of an unknown option. Names with similar spelling are suggested by commander. */
 function withNearestOption(text: string, command: Command): string {
   const [, unknown] = /^error: unknown option '(--[^']+)'\n$/.exec(text) ?? [];
@@ -128,7 +128,7 @@ export const commandNames: readonly string[] = Object.keys(commands);
 export async function clipstackProgram(loaded: readonly string[]): Promise<Command> {
   const program = new Command("clipstack")
     .description("GPU inference infrastructure for image and text embeddings.")
-    .version(version)
+    .version(packageVersion())
     .showHelpAfterError("(run with --help for usage and examples)")
     .configureHelp({ sortSubcommands: true })
     .exitOverride()

@@ -135,6 +135,11 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "npm run build", tests: ownStackTests, words: ["build"] },
   { command: "npm pack", tests: ownStackTests, words: ["pack"] },
   { command: "npm install", tests: ownStackTests, words: ["install"] },
+  {
+    command: "npx clipstack synth",
+    tests: ["tests/packed-project.integ.test.ts"],
+    words: ["clipstack", "synth"],
+  },
   { command: "npx tsx embed.ts", tests: ownStackTests, words: ["embed.ts"] },
   // deployments to a Docker engine or a kind cluster, on the CPU
   { command: "npx cdktf synth", tests: [".ci/run"], words: ["npx cdktf synth"] },

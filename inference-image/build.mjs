@@ -1,5 +1,6 @@
 // `npm run build -w inference-image`: compiles the server into `dist/` or the given folder. The result requires only Node,
 // `onnxruntime-node` and `sharp`: `node dist/main.js`, `node dist/main.js tritonserver …`.
+import { existsSync } from "node:fs";
 import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -8,6 +9,8 @@ import { build } from "esbuild";
 const here = fileURLToPath(new URL(".", import.meta.url));
 const root = join(here, "..");
 const target = resolve(process.argv[2] ?? join(here, "dist"));
+/** The published package contains the sources compiled to JavaScript. */
+const extension = existsSync(join(here, "main.ts")) ? "ts" : "js";
 /** Also emits every module of the server as an entry point, so that the tests of the sources import the compiled code. */
 const forTests = process.argv[3] === "--for-tests";
 
@@ -40,11 +43,11 @@ const options = {
 const server = {
   ...options,
   entryPoints: [
-    "main.ts",
-    "server/body-worker.ts",
-    "models/tokenizer-worker.ts",
-    "../emulator/infer-worker.ts",
-  ].map((file) => join(here, file)),
+    "main",
+    "server/body-worker",
+    "models/tokenizer-worker",
+    "../emulator/infer-worker",
+  ].map((path) => join(here, `${path}.${extension}`)),
   entryNames: "[name]",
   chunkNames: "[name]-[hash]",
   splitting: true,
@@ -71,7 +74,7 @@ const results = await Promise.all([
     outExtension: { ".js": ".mjs" },
   }),
   // a separate build shares no chunks, so that it loads no other file
-  build({ ...options, entryPoints: [join(here, "healthcheck.ts")] }),
+  build({ ...options, entryPoints: [join(here, `healthcheck.${extension}`)] }),
 ]);
 for (const asset of assets) {
   await cp(join(root, asset), join(target, basename(asset)), { recursive: true });

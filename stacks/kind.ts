@@ -6,6 +6,7 @@ import { InferenceDeployment } from "../constructs/kubernetes/inference-deployme
 import { InferenceNamespace } from "../constructs/kubernetes/inference-namespace.ts";
 import { InferenceRelease } from "../constructs/kubernetes/inference-release.ts";
 import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
+import { packagedPath } from "../model-tools/files/folders.ts";
 import type { KindSettings } from "./settings/kind-settings.ts";
 import { kindImage } from "./shared/image-builds.ts";
 import { InferenceStack } from "./shared/inference-stack.ts";
@@ -37,7 +38,7 @@ export class KindStack extends InferenceStack {
     const inference = new Inference(this, "embed", {
       ...embed,
       cluster,
-      chart: "helm/clipstack",
+      chart: packagedPath("helm/clipstack"),
       namespace,
       image,
       models,

@@ -2,6 +2,7 @@ import type { Construct } from "constructs";
 import { ClusterInference } from "../constructs/kubernetes/cluster-inference.ts";
 import { GpuCluster } from "../constructs/kubernetes/gpu-cluster.ts";
 import { EnvironmentOutput } from "../constructs/stack/environment-output.ts";
+import { packagedPath } from "../model-tools/files/folders.ts";
 import type { KubernetesSettings } from "./settings/kubernetes-settings.ts";
 import { clusterImageNotes } from "./shared/cluster-images.ts";
 import { InferenceStack } from "./shared/inference-stack.ts";
@@ -22,7 +23,7 @@ export class KubernetesStack extends InferenceStack {
     const inference = new ClusterInference(this, "inference", {
       ...settings,
       cluster,
-      chart: "helm/clipstack",
+      chart: packagedPath("helm/clipstack"),
     });
 
     this.environment = new EnvironmentOutput(this, "environment", {

@@ -1,4 +1,5 @@
 import { parseArgs } from "node:util";
+import { copyModelRepository } from "../model-tools/files/folders.ts";
 import type { WrittenStacks } from "./write-stacks.ts";
 
 /** Destination of the command's output. */
@@ -53,6 +54,7 @@ export async function synthCommand(options: SynthCommandOptions): Promise<number
   const { SettingsError } = await import("./settings/settings-error.ts");
   const { synthesize } = await import("./synthesize.ts");
   try {
+    copyModelRepository();
     const result = await synthesize({
       environments: values.environments ?? env.CLIPSTACK_ENVIRONMENTS_DIR ?? options.defaultFolder,
       outdir: env.CDKTF_OUTDIR ?? "cdktf.out",

@@ -13,6 +13,7 @@ const root = fileURLToPath(new URL("../", import.meta.url));
 const packages = [
   "tools",
   "lab",
+  "create-clipstack",
   "cli",
   "stacks",
   "verify",

@@ -3,7 +3,7 @@ import { appendFileSync, existsSync, mkdtempSync, symlinkSync, writeFileSync } f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
-import { project } from "../cli/shared/project.ts";
+import { packageFolder as project } from "../model-tools/files/folders.ts";
 
 const why = existsSync(join(project, ".git")) ? "" : " (skipped: not a git clone)";
 const settings = "environments/single-gpu.yaml";

@@ -15,8 +15,8 @@ import { parseArgs } from "node:util";
 import { execa } from "execa";
 import { onInterrupt } from "../artefact/interrupt.ts";
 import { runSynth } from "../cli/shared/artefact.ts";
-import { project } from "../cli/shared/project.ts";
 import { UserError } from "../contract/user-error.ts";
+import { packageFolder as project } from "../model-tools/files/folders.ts";
 import { withChangedFiles } from "./changed-files.ts";
 
 const help = `usage: npm run review -- [--base REVISION] [options of clipstack review]

@@ -13,6 +13,7 @@ import {
   clusterRequirementsVariable,
 } from "../../constructs/kubernetes/cluster-requirements.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { projectFolder } from "../../model-tools/files/folders.ts";
 import { hostRequirementsIn, sharedHostNotes } from "../../stacks/shared/shared-hosts.ts";
 import { clusterReportText, examineCluster } from "../cluster/doctor-cluster.ts";
 import { terraformNote } from "../host/deployment.ts";
@@ -23,7 +24,6 @@ import { gibibytes, judgeHost } from "../host/host-findings.ts";
 import { environmentFiles, outputFolder, synthesizedFile } from "../shared/artefact.ts";
 import { problem } from "../shared/host-verdict.ts";
 import type { Problem } from "../shared/problem.ts";
-import { project } from "../shared/project.ts";
 import { writeOutput } from "../shared/write-output.ts";
 
 /** Output of `clipstack doctor --json` for a host. */
@@ -42,7 +42,7 @@ export async function examineHost(requirements: HostRequirements): Promise<HostR
     return reportOf(subject, problem(otherContext(docker)));
   }
   try {
-    const facts = await readHostFacts({ ...requirements, docker }, project);
+    const facts = await readHostFacts({ ...requirements, docker }, projectFolder);
     return reportOf(subject, judgeHost(requirements, facts), facts);
   } catch (error) {
     if (!(error instanceof DockerError)) throw error;

@@ -2,10 +2,11 @@ import { writeFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { UserError } from "../../contract/user-error.ts";
+import { packageFolder } from "../../model-tools/files/folders.ts";
 import { environmentFile, environmentNameError } from "../../stacks/settings/environment-files.ts";
 import { environmentTemplate } from "../../stacks/settings/environment-template.ts";
 import { type StackName, stackNames } from "../../stacks/settings/settings.ts";
-import { environmentsFolder, project } from "../shared/project.ts";
+import { environmentsFolder } from "../shared/project.ts";
 
 interface InitArguments {
   readonly stack: StackName;
@@ -43,7 +44,7 @@ function init(name: string, { stack, environments }: InitArguments): void {
   const nameError = environmentNameError(name);
   if (nameError !== undefined) throw new UserError(nameError);
   const file = environmentFile(resolve(environments), name);
-  const schema = join(project, "stacks/schemas", `${stack}.schema.json`);
+  const schema = join(packageFolder, "stacks/schemas", `${stack}.schema.json`);
   const text = environmentTemplate(name, stack, relative(dirname(file), schema));
   try {
     writeFileSync(file, text, { flag: "wx" });

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import type { Command } from "commander";
 import { UserError } from "../../contract/user-error.ts";
+import { packageFolder, projectFolder } from "../../model-tools/files/folders.ts";
 import { readSamples } from "../../target/reference/reference.ts";
 import type { ClusterDrill, ClusterDrillOptions } from "../../verify/drills/cluster-run.ts";
 import type { DrillRecord } from "../../verify/drills/drill-record.ts";
@@ -16,7 +17,6 @@ import {
   sampleLimit,
 } from "../prepare/drill-output.ts";
 import { numberUpTo, wholeNumber } from "../shared/option-values.ts";
-import { project } from "../shared/project.ts";
 
 /** Requests per second that two pods of kind-local sustain without triggering the autoscaler. */
 const defaultRate = 2;
@@ -45,8 +45,8 @@ async function drillCluster(
   }
   return runClusterDrill(drill, {
     ...options,
-    repository: project,
-    images: readSamples(join(project, "model-tools/samples"), sampleLimit),
+    repository: projectFolder,
+    images: readSamples(join(packageFolder, "model-tools/samples"), sampleLimit),
     apiKey: target.requiresKey ? apiKey : undefined,
   });
 }

@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { basename, dirname, join, posix, resolve } from "node:path";
 import type { Artefact } from "../../artefact/artefact.ts";
 import type { ContainerBlock } from "../../artefact/container-workload.ts";
@@ -7,6 +6,7 @@ import type { Workload } from "../../artefact/workload.ts";
 import { engineCacheMount } from "../../contract/model-config.ts";
 import { modelsArgument } from "../../contract/server/model-list.ts";
 import { modelRepositoryMount } from "../../contract/server/server-env.ts";
+import { packageVersion } from "../../model-tools/files/folders.ts";
 import { embedEnv, gpuEnv, runOptions } from "./container-options.ts";
 import { buildCommand, pulledImages, tritonBases } from "./launch-images.ts";
 import { cudaNotes, engineNote, notesOf } from "./launch-notes.ts";
@@ -53,7 +53,8 @@ export function launchSpec(
   const secrets = embed?.env.API_KEY === undefined ? [] : ["API_KEY"];
   const changed = changedConfigs(tritons, artefact);
   const image =
-    options.image ?? `clipstack/all-in-one:${version}${server === "emulator" ? "-emulator" : ""}`;
+    options.image ??
+    `clipstack/all-in-one:${packageVersion()}${server === "emulator" ? "-emulator" : ""}`;
   const declared = [...containers.values()].map((block) => block.declared);
   const engines = enginesVolume(artefact);
   const configs = configVolumes(changed, options.configs);
@@ -146,7 +147,3 @@ function configVolumes(
     readOnly: true,
   }));
 }
-
-const { version }: { readonly version: string } = JSON.parse(
-  readFileSync(new URL("../package.json", import.meta.url), "utf8"),
-);

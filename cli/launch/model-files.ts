@@ -8,7 +8,7 @@ import { printModelConfig } from "../../contract/print-model-config.ts";
 import { modelRepositoryMount } from "../../contract/server/server-env.ts";
 import { allKindsOf } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { project } from "../shared/project.ts";
+import { packageFolder } from "../../model-tools/files/folders.ts";
 import type { ChangedConfig } from "./launch-spec-types.ts";
 import { loadedModels } from "./one-container.ts";
 
@@ -89,7 +89,7 @@ function changedConfig(
     )
     .find(({ name }) => name === model);
   // the repository contains the default model only
-  const isInImage = existsSync(join(project, "model_repository", model, "config.pbtxt"));
+  const isInImage = existsSync(join(packageFolder, "model_repository", model, "config.pbtxt"));
   if (isInImage && standard && effective(text) === effective(printModelConfig(standard))) return [];
   return [{ model, text: text.replace(/\$\{[^{}]*\}_?/g, "") }];
 }

@@ -12,6 +12,7 @@ import {
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { elementArrays, elementCount } from "../../contract/tensor.ts";
 import { kindModality, tritonModelName } from "../../contract/triton-models.ts";
+import { packageFolder } from "../../model-tools/files/folders.ts";
 import { countCodes, isGood } from "../../target/load/samples.ts";
 import { startLoad } from "../../target/load/start-load.ts";
 import { readSamples } from "../../target/reference/reference.ts";
@@ -20,7 +21,6 @@ import { prepareRequests } from "../../target/requests/prepare.ts";
 import type { NetworkAccess } from "../../target/service/deployed-environment.ts";
 import { apiKeyVariable, reachOf } from "../cluster/deployed-environments.ts";
 import { environmentFile } from "../shared/artefact.ts";
-import { project } from "../shared/project.ts";
 
 /** Where requests for a model go: an environment, or the addresses of a Triton server and of its gateway. */
 export interface ProbedServers {
@@ -158,7 +158,7 @@ function itemOf(spec: ModelSpec, modelKind: TunableKind): LoadItem {
     const ids = new elementArrays[dataType as "INT64" | "INT32"](elementCount(dims));
     return { text: "a photo", ids };
   }
-  const [image] = readSamples(join(project, "model-tools/samples"), 1);
+  const [image] = readSamples(join(packageFolder, "model-tools/samples"), 1);
   const { dims } = normalisedImage(imageTowerOf(spec));
   return { ...image!, tensor: new Float32Array(elementCount(dims)) };
 }

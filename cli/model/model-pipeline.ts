@@ -1,8 +1,8 @@
 import { resolve } from "node:path";
 import type { Command } from "commander";
 import type { Interrupt } from "../../artefact/interrupt.ts";
+import { projectRepository } from "../../model-tools/files/folders.ts";
 import { displayPath } from "../../model-tools/files/user-errors.ts";
-import { checkoutRepository } from "../../model-tools/generate/generate.ts";
 import { writeDaliPipeline } from "../../model-tools/repository/dali-pipeline.ts";
 import { interruptible } from "./interruptible.ts";
 import { modelArgument, namedModel } from "./named-model.ts";
@@ -50,7 +50,7 @@ async function writePipeline(
   { signal }: Interrupt,
 ): Promise<void> {
   const spec = namedModel(name);
-  const folder = args.folder === undefined ? checkoutRepository : resolve(args.folder);
+  const folder = args.folder === undefined ? projectRepository : resolve(args.folder);
   const onProgress = (line: string) => console.error(line);
   const options = { python: args.python, onProgress, signal };
   const { models, files, dali } = await writeDaliPipeline(spec, folder, options);

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { readEnvironment } from "../../artefact/artefact.ts";
 import type { PytorchCommand } from "../../artefact/simulation.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { packageFolder } from "../../model-tools/files/folders.ts";
 import {
   ensurePython,
   installedPython,
@@ -12,7 +13,6 @@ import {
   pytorchSources,
 } from "../../model-tools/python/python-environment.ts";
 import type { SynthesizedFile } from "../shared/artefact.ts";
-import { project } from "../shared/project.ts";
 import { runProgram } from "../shared/run-program.ts";
 
 /** Command of the PyTorch baseline on this machine, or the reason why it cannot run. */
@@ -67,7 +67,7 @@ export async function localPytorch(options: Options): Promise<LocalPytorch> {
     return {
       pytorch: {
         // -B: no bytecode in the checkout
-        command: [python, "-B", join(project, "bench/baselines/pytorch/serve.py")],
+        command: [python, "-B", join(packageFolder, "bench/baselines/pytorch/serve.py")],
         env: { PYTHONNOUSERSITE: "1", PYTHONUTF8: "1", ...added },
       },
     };

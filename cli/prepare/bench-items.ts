@@ -6,6 +6,7 @@ import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
+import { packageFolder } from "../../model-tools/files/folders.ts";
 import { readImages } from "../../target/reference/read-images.ts";
 import { readTexts, tokenizedTexts } from "../../target/reference/read-texts.ts";
 import {
@@ -17,7 +18,6 @@ import {
 import { embedTexts, sampleTexts } from "../../target/reference/text-reference.ts";
 import type { LoadItem } from "../../target/requests/load-items.ts";
 import { sampleLimit } from "../../verify/check-run.ts";
-import { project } from "../shared/project.ts";
 import type { BenchArguments } from "./bench-options.ts";
 
 /** Images or texts of a run. */
@@ -45,7 +45,7 @@ export async function readBenchItems(
     return await textItems({ spec, file }, texts, onPhase);
   }
   if (texts !== undefined) throw new UserError("--texts requires --modality text");
-  const folder = resolve(images ?? join(project, "model-tools/samples"));
+  const folder = resolve(images ?? join(packageFolder, "model-tools/samples"));
   onPhase("read the images");
   const items = await readImages(folder, preprocessImage, imageTowerOf(spec).input);
   const samples = readSamples(folder, sampleLimit);

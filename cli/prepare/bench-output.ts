@@ -8,7 +8,7 @@ import {
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { join, relative, resolve } from "node:path";
+import { relative, resolve } from "node:path";
 import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import type { BenchRecord } from "../../bench/record/bench-record.ts";
 import { benchRecordText, benchReportName } from "../../bench/record/record-text.ts";
@@ -20,10 +20,10 @@ import type { Environment } from "../../contract/environment.ts";
 import { gpuSpecOf } from "../../contract/gpus.ts";
 import { towerOf } from "../../contract/model-shapes.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
+import { reportsFolder } from "../../model-tools/files/folders.ts";
 import { renderText } from "../../report/render/render-text.ts";
 import { saveReports } from "../../report/save-reports.ts";
 import { isStandIn } from "../../target/subject/subject.ts";
-import { project } from "../shared/project.ts";
 import type { BenchArguments } from "./bench-options.ts";
 import { type PreparedBench, type PrepareOptions, withPreparedBench } from "./run-bench.ts";
 
@@ -106,7 +106,7 @@ export async function runAndReport(
 }
 
 function reportFolder({ report: folder }: BenchArguments): string {
-  return resolve(folder ?? join(project, "bench/reports"));
+  return resolve(folder ?? reportsFolder);
 }
 
 /** Checks that outputs can be written before measuring. */

@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import { readArtefact } from "../../artefact/artefact.ts";
 import type { ModelFiles } from "../../artefact/simulation-types.ts";
 import type { BenchEvent } from "../../bench/measure/bench-events.ts";
@@ -7,6 +6,7 @@ import type { BenchRecord } from "../../bench/record/bench-record.ts";
 import type { ServiceKind } from "../../contract/environment.ts";
 import { isLoopback } from "../../contract/loopback.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { projectRepository } from "../../model-tools/files/folders.ts";
 import { isSelected } from "../../target/open/open-services.ts";
 import type { TargetSource } from "../../target/target.ts";
 import { deployedEnvironments } from "../cluster/deployed-environments.ts";
@@ -20,7 +20,6 @@ import {
   synthesizeUnlessEdited,
 } from "../shared/artefact.ts";
 import { defaultEnvironment } from "../shared/default-environment.ts";
-import { project } from "../shared/project.ts";
 import type { BenchArguments } from "./bench-options.ts";
 import { simulationServer } from "./choose-model.ts";
 
@@ -105,7 +104,7 @@ export async function sourcesOf(
       environment,
       serverCommand: simulationServer,
       ...baseline,
-      modelRepository: join(project, "model_repository"),
+      modelRepository: projectRepository,
       modelFiles,
       u8ModelFile,
       portOffset: args.portOffset,

@@ -1,20 +1,18 @@
-import { dirname, join } from "node:path";
+import { dirname } from "node:path";
 import type { ModelSpec, ModelTower } from "../../contract/model-spec.ts";
 import { fp32Kinds } from "../../contract/repository-files.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { nodeProgram } from "../../model-tools/files/folders.ts";
 import { modelInfo } from "../../model-tools/files/model-info.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
 import type { ReferenceModel } from "../../target/reference/reference.ts";
 import type { VerifyEvent } from "../../verify/check-run.ts";
 import { tokenizerProblem, towerFile } from "../model/model-option.ts";
-import { project } from "../shared/project.ts";
 
 /** Command that starts the server: program, arguments, server file last. */
 export const simulationServer: readonly string[] = [
   process.execPath,
-  "--import",
-  import.meta.resolve("tsx"),
-  join(project, "inference-image/main.ts"),
+  ...nodeProgram("inference-image/main"),
 ];
 
 export function requireOneTower({ name, towers }: ModelSpec, weights: string): void {

@@ -3,11 +3,11 @@ import { join, relative, resolve } from "node:path";
 import type { Command } from "commander";
 import { type Interrupt, Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { projectFolder } from "../../model-tools/files/folders.ts";
 import { renderText } from "../../report/render/render-text.ts";
 import { recordText, reportName } from "../../report/save-reports.ts";
 import type { DrillRecord } from "../../verify/drills/drill-record.ts";
 import { drillReport } from "../../verify/drills/drill-report.ts";
-import { project } from "../shared/project.ts";
 import { writeOutput } from "../shared/write-output.ts";
 
 /** Number of sample images in the load of a drill. */
@@ -36,7 +36,7 @@ export async function outputDrill(
   const interrupt = onInterrupt();
   try {
     const record = await drill(interrupt);
-    const saved = saveDrillRecord(record, resolve(project, args.report));
+    const saved = saveDrillRecord(record, resolve(projectFolder, args.report));
     if (args.output !== undefined) writeOutput(args.output, recordText(record));
     if (args.json) process.stdout.write(recordText(record));
     else console.log(`\n${renderText(drillReport(record))}record: ${relative("", saved)}`);

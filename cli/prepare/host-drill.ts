@@ -3,6 +3,7 @@ import { readArtefact } from "../../artefact/artefact.ts";
 import { workloadsBehind } from "../../artefact/simulated-process.ts";
 import { serverEnv } from "../../contract/server/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { packageFolder, projectFolder } from "../../model-tools/files/folders.ts";
 import { readSamples } from "../../target/reference/reference.ts";
 import type {
   DeployedEnvironment,
@@ -19,7 +20,6 @@ import {
 import { runDrill } from "../../verify/drills/run-drill.ts";
 import { inspectContainers } from "../host/deployment.ts";
 import { Docker } from "../host/docker-command.ts";
-import { project } from "../shared/project.ts";
 import { sampleLimit } from "./drill-output.ts";
 
 /** Timeout of a command of the engine: a restart waits for the grace period of the container. */
@@ -85,8 +85,8 @@ export function drillHost(
     ...options,
     // the excess clients retry after 100 ms: many would only load this machine
     concurrency: Math.ceil(1.25 * options.target.queueSize),
-    repository: project,
-    images: readSamples(join(project, "model-tools/samples"), sampleLimit),
+    repository: projectFolder,
+    images: readSamples(join(packageFolder, "model-tools/samples"), sampleLimit),
   };
   return runDrill(drill, complete, () => HostRun.open(complete));
 }

@@ -11,9 +11,9 @@ import { requireTower } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { ensureOptimised } from "../../model-tools/convert/optimise.ts";
+import { projectFolder } from "../../model-tools/files/folders.ts";
 import type { ReferenceItem } from "../../target/reference/reference.ts";
 import type { TargetSource } from "../../target/target.ts";
-import { project } from "../shared/project.ts";
 import { readBenchItems } from "./bench-items.ts";
 import { defaultModality, measuredModel, sharedModel, simulatedFiles } from "./bench-models.ts";
 import type { BenchArguments } from "./bench-options.ts";
@@ -81,7 +81,7 @@ export async function withPreparedBench<Result>(
     const { items, reference, settings } = await readBenchItems(tower, file, args, phase);
 
     const record = await newBenchRecord({
-      project,
+      project: projectFolder,
       startedAt,
       target: targetOf(args),
       model: subject,

@@ -7,6 +7,12 @@ import { UserError } from "../../contract/user-error.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import {
+  packageFolder,
+  projectFolder,
+  projectRepository,
+  reportsFolder,
+} from "../../model-tools/files/folders.ts";
+import {
   recordText,
   reportName,
   type SavedReports,
@@ -26,7 +32,6 @@ import {
   outputFolder,
   synthesizeUnlessEdited,
 } from "../shared/artefact.ts";
-import { project } from "../shared/project.ts";
 import { chooseModel, requireOneTower, simulationServer } from "./choose-model.ts";
 import type { RunArguments } from "./run-options.ts";
 
@@ -78,7 +83,7 @@ export async function verifyEnvironments(
     const chosen = environments.length > 0 ? environments : (args.unnamed ?? []);
     const files = filesWithHelm(environments, environmentFiles(chosen, outdir), onNotice);
     const common = {
-      project,
+      project: projectFolder,
       chooseModel: (
         spec: ModelSpec,
         modality: Modality,
@@ -89,7 +94,7 @@ export async function verifyEnvironments(
         requireOneTower(spec, weights);
         return chooseModel({ spec, modality }, weights, onEvent, own);
       },
-      samples: join(project, "model-tools/samples"),
+      samples: join(packageFolder, "model-tools/samples"),
       preprocess: async (image: Uint8Array, input: ImageInput) =>
         normalised(await preprocess(image, input, { maxPixels: maxImagePixels }), input),
       portOffset,
@@ -111,11 +116,11 @@ export async function verifyEnvironments(
             environments: files,
             serverCommand: simulationServer,
             ...(await pytorchFor(files, { onProgress: onNotice, signal })),
-            modelRepository: join(project, "model_repository"),
+            modelRepository: projectRepository,
             replaceModels: (environment) => weightsOf(environment) !== "generated",
             skipUnavailable: args.skipUnavailable ?? false,
           });
-    const folder = resolve(args.report ?? join(project, "bench/reports"));
+    const folder = resolve(args.report ?? reportsFolder);
     const name = reportName(record.startedAt, record.environments.map((it) => it.name).join("+"));
     return { record, saved: saveReports(folder, name, recordText(record), verifyReport(record)) };
   } catch (error) {

@@ -6,8 +6,8 @@ import { z } from "zod";
 import { needsHelm, readEnvironment } from "../../artefact/artefact.ts";
 import { helmMissing, isHelmInstalled } from "../../artefact/helm-template.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { nodeProgram, projectFolder } from "../../model-tools/files/folders.ts";
 import { displayPath } from "../../model-tools/files/user-errors.ts";
-import { project } from "./project.ts";
 
 /** Synthesized environments. Commands read these files and never the settings, so that edits by hand take effect. */
 
@@ -22,9 +22,9 @@ export interface SynthesizedFile {
   readonly editedByHand: boolean;
 }
 
-/** Output folder of synthesis: `folder`, otherwise CDKTF_OUTDIR, otherwise `cdktf.out` of this checkout. */
+/** Output folder of synthesis: `folder`, otherwise CDKTF_OUTDIR, otherwise `cdktf.out` of the project. */
 export function outputFolder(folder?: string): string {
-  return resolve(project, folder ?? process.env.CDKTF_OUTDIR ?? "cdktf.out");
+  return resolve(projectFolder, folder ?? process.env.CDKTF_OUTDIR ?? "cdktf.out");
 }
 
 /** `cdktf.out/clipstack.json`: files that the last synthesis wrote. */
@@ -83,7 +83,7 @@ export async function synthesizeUnlessEdited(
   const edited = editedByHand(names, outdir);
   if (edited.length > 0) {
     onNotice(
-      `${edited.join(", ")}: cdk.tf.json was edited by hand; using the existing files (npm run synth overwrites them)`,
+      `${edited.join(", ")}: cdk.tf.json was edited by hand; using the existing files (npx clipstack synth overwrites them)`,
     );
     return;
   }
@@ -98,43 +98,39 @@ export async function synthesizeUnlessEdited(
 }
 
 interface SynthOptions {
-  /** @default - this checkout */
+  /** @default - this package, run in the project */
   readonly checkout?: string;
   /**
-   * Folder of the environments; `own`: that of the checkout.
+   * Folder of the environments; `own`: that of the checkout or project.
    *
-   * @default - CLIPSTACK_ENVIRONMENTS_DIR, otherwise that of the checkout
+   * @default - CLIPSTACK_ENVIRONMENTS_DIR, otherwise `own`
    */
   readonly environments?: string;
   readonly signal?: AbortSignal;
 }
 
 /**
- * Synthesizes all valid environments of a checkout in a separate process.
+ * Synthesizes all valid environments in a separate process.
  *
  * @returns Errors of the others, one per line; undefined if all are valid.
  */
 export async function runSynth(
   outdir: string,
-  { checkout = project, environments, signal }: SynthOptions = {},
+  { checkout, environments, signal }: SynthOptions = {},
 ): Promise<string | undefined> {
-  const { exitCode, stderr } = await execa(
-    process.execPath,
-    ["--import", import.meta.resolve("tsx"), "stacks/main.ts"],
-    {
-      cwd: checkout,
-      env: {
-        CDKTF_OUTDIR: outdir,
-        ...(environments !== undefined && {
-          CLIPSTACK_ENVIRONMENTS_DIR: environments === "own" ? undefined : environments,
-          CLIPSTACK_SETTINGS_DIR: undefined,
-        }),
-      },
-      stdin: "ignore",
-      reject: false,
-      cancelSignal: signal,
+  const { exitCode, stderr } = await execa(process.execPath, nodeProgram("stacks/main", checkout), {
+    cwd: checkout ?? projectFolder,
+    env: {
+      CDKTF_OUTDIR: outdir,
+      ...(environments !== undefined && {
+        CLIPSTACK_ENVIRONMENTS_DIR: environments === "own" ? undefined : environments,
+        CLIPSTACK_SETTINGS_DIR: undefined,
+      }),
     },
-  );
+    stdin: "ignore",
+    reject: false,
+    cancelSignal: signal,
+  });
   return exitCode === 0 ? undefined : stderr.trim() || "synthesis failed";
 }
 
@@ -150,7 +146,7 @@ export function environmentFiles(
   const manifest = readManifest(outdir);
   if (manifest === undefined) {
     throw new UserError(
-      `${displayPath(outdir)} contains no synthesized environment: npm run synth`,
+      `${displayPath(outdir)} contains no synthesized environment: npx clipstack synth`,
     );
   }
   const known = Object.keys(manifest.stacks);

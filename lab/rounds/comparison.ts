@@ -4,8 +4,8 @@ import { join, relative, resolve } from "node:path";
 import { promisify } from "node:util";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
-import { project } from "../../cli/shared/project.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { packageFolder, projectFolder, reportsFolder } from "../../model-tools/files/folders.ts";
 import { ensurePython } from "../../model-tools/python/python-environment.ts";
 import { loadImages, makeLoadImages } from "../../model-tools/samples/load-images.ts";
 import { recordText, reportName } from "../../report/save-reports.ts";
@@ -140,7 +140,7 @@ export async function prepareBaseline(
 ): Promise<Baseline> {
   if (!baseline) return { reason: "--no-baseline" };
   try {
-    const lock = readFileSync(join(project, folder, "requirements.txt"), "utf8");
+    const lock = readFileSync(join(packageFolder, folder, "requirements.txt"), "utf8");
     const installs = [["-r", `../../${folder}/requirements.txt`]];
     const python = await ensurePython({ name, installs }, { signal, onProgress });
     return { python, packages: lock.trim().split("\n") };
@@ -161,7 +161,7 @@ export function baselineFacts(baseline: Baseline) {
 /** Compiles the server into `inference-image/dist`, as for the container. */
 export async function compiledServer(onProgress: (line: string) => void): Promise<string> {
   onProgress("compiling the server");
-  const folder = join(project, "inference-image");
+  const folder = join(packageFolder, "inference-image");
   await promisify(execFile)(process.execPath, [join(folder, "build.mjs")]);
   return join(folder, "dist", "main.js");
 }
@@ -200,7 +200,7 @@ export async function compare<R extends Run, L extends Load>(
       startedAt,
       finishedAt: new Date().toISOString(),
       subject: {
-        ...(await describeCommit(project)),
+        ...(await describeCommit(projectFolder)),
         machine: describeMachine(),
         ...prepared.subject,
         settings: {
@@ -248,7 +248,7 @@ export function registerComparison<R extends Run, L extends Load>(
     .option("--strict", "exit with 1 if a target is missed")
     .addOption(
       new Option("--report <folder>", "folder for the record").default(
-        join(project, "bench/reports"),
+        reportsFolder,
         "bench/reports",
       ),
     )

@@ -2,11 +2,11 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, join } from "node:path";
 import { freePorts } from "../../artefact/free-ports.ts";
-import { project } from "../../cli/shared/project.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { embedMetrics } from "../../contract/metrics/embed-metrics.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { sessionOptions } from "../../inference/session/onnx-session.ts";
+import { packageFolder } from "../../model-tools/files/folders.ts";
 import { modelInfo } from "../../model-tools/files/model-info.ts";
 import { measureLoad } from "../../target/load/measure-load.ts";
 import { readMetrics } from "../../target/readings/instance-metrics.ts";
@@ -163,7 +163,7 @@ async function measureCeiling(bench: Bench, load: ServerLoad, round: number): Pr
   const before = readCpu();
   const { createMs, readyMs, rows } = await runCommand<CeilingResult>(
     {
-      command: [process.execPath, join(project, "inference/session/raw-session.mjs")],
+      command: [process.execPath, join(packageFolder, "inference/session/raw-session.mjs")],
       args: [JSON.stringify(job)],
       // disables telemetry, as the server does
       env: { ORT_DISABLE_TELEMETRY: "1" },
@@ -331,7 +331,7 @@ async function modelFacts(models: Readonly<Record<string, BenchModel>>) {
 
 /** Versions of the server's packages. */
 function versionsOf(): Record<string, string> {
-  const require = createRequire(join(project, "inference-image/package.json"));
+  const require = createRequire(join(packageFolder, "inference-image/package.json"));
   const installed = (name: string): string => {
     for (const folder of require.resolve.paths(name) ?? []) {
       try {

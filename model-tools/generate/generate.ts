@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { fp32Kinds, modelPath } from "../../contract/repository-files.ts";
 import type { ModelKind } from "../../contract/triton-models.ts";
+import { projectFolder, projectRepository } from "../files/folders.ts";
 import { type ModelInfo, readSidecar } from "../files/model-info.ts";
 import { draftModelFile, sizeOf } from "../files/publish-file.ts";
 import { onnxBytes, onnxChunks } from "../onnx/writer.ts";
@@ -35,16 +35,11 @@ export interface GenerateOptions {
 /** Seed of the models that {@link ensureGeneratedModel} and {@link ensureTinyModel} write. */
 export const defaultSeed = 1;
 
-const checkout = fileURLToPath(new URL("../../", import.meta.url));
-
-/** Model repository of this checkout, with `<model>/1/model.onnx`. */
-export const checkoutRepository = join(checkout, "model_repository");
-
 /** Path of the ONNX file of a model kind in a model repository: `fp32` is the image tower, `text` the text tower. */
 export function modelFile(
   spec: Pick<ModelSpec, "name">,
   modelKind: ModelKind = "fp32",
-  repository: string = checkoutRepository,
+  repository: string = projectRepository,
 ): string {
   return join(repository, modelPath(spec, modelKind));
 }
@@ -87,7 +82,7 @@ function randomTower(spec: ModelSpec, modality: Modality, profile: ModelProfile,
 }
 
 /**
- * Returns the path of a model's tower in this checkout's model repository, generated if it is missing or truncated. A file from
+ * Returns the path of a model's tower in the project's model repository, generated if it is missing or truncated. A file from
  * another source is kept. Safe to call concurrently, also from several processes.
  */
 export function ensureGeneratedModel(
@@ -108,7 +103,7 @@ export function ensureTinyModel(spec: ModelSpec, modality: Modality = "image"): 
   const { model } = randomTower(spec, modality, "tiny", defaultSeed);
   for (const chunk of onnxChunks(model)) hash.update(chunk);
   const name = `tiny-${hash.digest("hex").slice(0, 16)}.onnx`;
-  const file = join(checkout, "node_modules", ".cache", "clipstack", name);
+  const file = join(projectFolder, "node_modules", ".cache", "clipstack", name);
   return once(file, () => ensureModel(spec, file, "tiny", undefined, modality));
 }
 

@@ -15,8 +15,9 @@ import {
 } from "../../contract/triton-models.ts";
 import { ensureOptimised } from "../convert/optimise.ts";
 import { externalDataOf } from "../files/external-data.ts";
+import { projectRepository } from "../files/folders.ts";
 import { sizeOf } from "../files/publish-file.ts";
-import { checkoutRepository, modelFile } from "../generate/generate.ts";
+import { modelFile } from "../generate/generate.ts";
 import { specOfFile } from "../graph/model-structure.ts";
 import { readOnnx } from "../onnx/reader.ts";
 import { writeFingerprint } from "./fingerprint.ts";
@@ -133,10 +134,7 @@ async function writeVersion(
   }
 }
 
-const preprocessScript = join(
-  checkoutRepository,
-  versionFiles(defaultModel, "preprocess")[0]!.path,
-);
+const preprocessScript = join(projectRepository, versionFiles(defaultModel, "preprocess")[0]!.path);
 
 /**
  * Links the files of towers into a folder, as the embed server reads them: a model repository without Triton's configurations and

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { parse } from "yaml";
-import { project } from "../../cli/shared/project.ts";
+import { packageFolder } from "../../model-tools/files/folders.ts";
 import { commentMarker } from "../report/comment-markdown.ts";
 
 interface Step {
@@ -24,7 +24,7 @@ interface Workflow {
   >;
 }
 
-const read = (path: string) => readFileSync(join(project, path), "utf8");
+const read = (path: string) => readFileSync(join(packageFolder, path), "utf8");
 const plan = read(".github/workflows/plan.yml");
 const comment = read(".github/workflows/plan-comment.yml");
 const gitlab = read("docs/ci/gitlab-review.yml");
@@ -203,7 +203,7 @@ describe("the note of GitLab", () => {
     const folder = mkdtempSync(join(tmpdir(), "clipstack-note-"));
     writeFileSync(join(folder, "review.md"), review);
     writeFileSync(join(folder, "changes.md"), changes);
-    const result = await ended(process.execPath, [join(project, "docs/ci/gitlab-note.mjs")], {
+    const result = await ended(process.execPath, [join(packageFolder, "docs/ci/gitlab-note.mjs")], {
       cwd: folder,
       env: {
         CI_API_V4_URL: `http://127.0.0.1:${port}`,

@@ -44,9 +44,9 @@ const buildOrPull =
   "`name:1.2` or `name@sha256:…`, or `{ source: pull, name: … }`; or `{ source: build }`: the host builds it";
 
 export const embedImage = imageSource("pull", "NODE_IMAGE", "CUDA_IMAGE")
-  .prefault({ source: "build" })
+  .optional()
   .describe(
-    `Embed image: ${buildOrPull} from \`inference-image/\`, with \`buildArgs\` NODE_IMAGE and CUDA_IMAGE for other base images, and HTTP_PROXY, HTTPS_PROXY and NO_PROXY.`,
+    `Embed image: ${buildOrPull} from \`inference-image/\`, with \`buildArgs\` NODE_IMAGE and CUDA_IMAGE for other base images, and HTTP_PROXY, HTTPS_PROXY and NO_PROXY. Default: the image that was published with this version, by digest; in a checkout and with \`weights: image\`, a build.`,
   );
 
 /** Triton's image; the default is a tag and not a digest, because a tag shows the version. */

@@ -6,7 +6,9 @@ import type {
 import { servedTowers, towerFolder } from "../../constructs/models/served-towers.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
+import { publishedImage } from "../../contract/release.ts";
 import type { ModelPrecision } from "../../contract/server/server-env.ts";
+import { packagedPath } from "../../model-tools/files/folders.ts";
 
 /** Image in the settings: a name to pull, or a build from this repository. */
 export type ImageSetting = { readonly source: "pull"; readonly name: string } | BuildSetting;
@@ -28,7 +30,7 @@ const ignore = [
 ].join("|");
 
 const server = {
-  context: ".",
+  context: packagedPath("."),
   files: [
     ".dockerignore",
     "{contract,inference,client,model-tools,http,emulator,inference-image}/**",
@@ -63,25 +65,30 @@ const tritonBuild = {
 /**
  * Source of the embed image.
  *
+ * @param setting - Undefined: the published image of this version, if there is one and no weights are added.
  * @param models - Models whose weights are added on top; undefined without weights.
  */
 export function embedImage(
   kind: keyof typeof embedBuilds,
-  setting: ImageSetting,
+  setting: ImageSetting | undefined,
   models: readonly ModelSpec[] | undefined,
   precision?: ModelPrecision,
 ): ImageSource {
-  if (setting.source === "pull") return setting;
+  if (setting?.source === "pull") return setting;
+  const published = publishedImage(kind);
+  if (setting === undefined && models === undefined && published !== undefined) {
+    return { source: "pull", name: published };
+  }
   const build = embedBuilds[kind];
   const weights = models && weightsBuild(`${build.name}-weights`, models, precision);
-  return built(build, setting, weights);
+  return built(build, setting ?? { source: "build" }, weights);
 }
 
 /** Build of the PyTorch baseline, on a host with or without a GPU. */
 export const pytorchImage: BuiltImageSource = {
   source: "build",
   build: {
-    context: ".",
+    context: packagedPath("."),
     files: [
       ".dockerignore",
       "bench/baselines/pytorch/{Dockerfile,*.py,requirements.txt}",

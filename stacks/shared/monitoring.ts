@@ -3,6 +3,7 @@ import type { EmbedServer } from "../../constructs/docker/embed-server.ts";
 import type { GpuHost } from "../../constructs/docker/gpu-host.ts";
 import { Monitoring } from "../../constructs/docker/monitoring.ts";
 import type { TritonServer } from "../../constructs/docker/triton-server.ts";
+import { packagedPath } from "../../model-tools/files/folders.ts";
 import type { SingleGpuSettings } from "../settings/single-gpu-settings.ts";
 
 const defaultSloMilliseconds = 250;
@@ -27,6 +28,6 @@ export function addMonitoring(
     images: { ...images, grafana: grafana ? images.grafana : undefined },
     latencySloMilliseconds:
       props.latencySloMilliseconds ?? review.p99GoalMilliseconds ?? defaultSloMilliseconds,
-    dashboards: "helm/clipstack/dashboards",
+    dashboards: packagedPath("helm/clipstack/dashboards"),
   });
 }

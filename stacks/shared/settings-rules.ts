@@ -41,7 +41,9 @@ export function embedImageFindings(settings: {
   readonly embed: Pick<SingleGpuSettings["embed"], "image">;
 }): readonly string[] {
   const { image } = settings.embed;
-  return image.source === "build" ? [] : imageFindings(image.name, "embed.image");
+  return image === undefined || image.source === "build"
+    ? []
+    : imageFindings(image.name, "embed.image");
 }
 
 /** Findings about the Triton server that a gateway forwards to. */

@@ -1,8 +1,8 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
-import { fileURLToPath } from "node:url";
 import type { LoadShape } from "../../contract/load-shape.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { nodeProgram } from "../../model-tools/files/folders.ts";
 import type { PreparedRequests } from "../requests/prepared-requests.ts";
 import { addRows, type TimedSample } from "./samples.ts";
 import { clockMs, type FromWorker, type ToWorker, type WorkerPriority } from "./worker-messages.ts";
@@ -35,7 +35,7 @@ export interface Workers {
   close(): Promise<void>;
 }
 
-const program = fileURLToPath(new URL("./worker.ts", import.meta.url));
+const command = nodeProgram("target/load/worker");
 const startDelayMs = 30;
 
 /** Starts worker processes and sends them the requests of a load. */
@@ -90,8 +90,8 @@ class Worker {
   #pending: { resolve: (response: FromWorker) => void; reject: (error: Error) => void } | undefined;
 
   constructor() {
-    this.#child = fork(program, {
-      execArgv: ["--import", import.meta.resolve("tsx")],
+    this.#child = fork(command.at(-1)!, {
+      execArgv: command.slice(0, -1),
       // supports typed arrays
       serialization: "advanced",
       stdio: ["ignore", "ignore", "pipe", "ipc"],
