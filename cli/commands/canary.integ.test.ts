@@ -11,9 +11,9 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { stringify } from "yaml";
+import { packageFolder } from "../../model-tools/files/folders.ts";
 import { type ApiRequest, testCluster } from "../../verify/cluster/test-cluster-server.ts";
 import { parseDrillRecord } from "../../verify/drills/drill-record.ts";
-import { project } from "../shared/project.ts";
 import { clipstack, standIns } from "../test-programs.ts";
 
 /** The command with the objects of the real chart; the API server and the other actions of helm are stand-ins. */
@@ -49,7 +49,7 @@ describe.skipIf(helm === undefined)(
     beforeAll(() => {
       mkdirSync(env.CLIPSTACK_ENVIRONMENTS_DIR);
       // synthesized files address the chart relative to their folder
-      symlinkSync(join(project, "helm"), join(folder, "helm"));
+      symlinkSync(join(packageFolder, "helm"), join(folder, "helm"));
     });
 
     const answerOf = (rules: { current: unknown }) => (request: ApiRequest) => {

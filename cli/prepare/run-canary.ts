@@ -6,6 +6,7 @@ import { type Interrupt, Interrupted } from "../../artefact/interrupt.ts";
 import { chartValues } from "../../constructs/kubernetes/chart-values.ts";
 import { podObjectName } from "../../contract/pods.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
+import { projectFolder } from "../../model-tools/files/folders.ts";
 import { openCluster } from "../../verify/cluster/cluster-api.ts";
 import {
   figuresText,
@@ -23,7 +24,6 @@ import { CanaryReleases, imagesOf, type Release } from "../cluster/canary-releas
 import { accessOf, reachCluster } from "../cluster/deployed-cluster.ts";
 import { clusterEnvironment } from "../cluster/drill-target.ts";
 import { environmentFile } from "../shared/artefact.ts";
-import { project } from "../shared/project.ts";
 import type { RunArguments } from "./run-options.ts";
 import { verifyEnvironments } from "./verify-environments.ts";
 
@@ -76,7 +76,7 @@ export async function runCanary(
     const load = { images: [], ratePerSecond: 0, concurrency: 0 };
     const run = new ClusterRun(
       api,
-      { target, ...load, repository: project, signal, onStep },
+      { target, ...load, repository: projectFolder, signal, onStep },
       await readSnapshot(api, target),
     );
     const releases = new CanaryReleases(environment, declared, displayPath, run);
@@ -104,7 +104,7 @@ export async function runCanary(
       release();
     }
     if (signal.aborted) throw new Interrupted(run.steps.at(-1)?.text ?? "");
-    return await recordOf({ name: canaryName }, run, startedAt, project);
+    return await recordOf({ name: canaryName }, run, startedAt, projectFolder);
   } finally {
     await api.close();
   }
@@ -178,7 +178,7 @@ async function verifyCandidate(
       {
         ...{
           weights,
-          report: resolve(project, report),
+          report: resolve(projectFolder, report),
           url: [{ endpoint: "embed-http", url }],
           target: "simulation",
         },
