@@ -55,6 +55,10 @@ const experiments: Readonly<Record<string, Experiment>> = {
     summary: "the photo finder on painted photos, with precision and recall",
     run: () => import("./dedupe/demo.ts"),
   },
+  "release-rehearsal": {
+    summary: "publish to registries of this machine, and take a user's path from them",
+    run: () => import("./release/rehearsal.ts"),
+  },
   sizes: {
     summary: "lines of source and tests by package",
     run: () => import("./sizes.ts"),
