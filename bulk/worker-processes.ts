@@ -1,6 +1,6 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
+import { nodeProgram } from "../model-tools/files/folders.ts";
 import type { BulkVariables } from "./work/settings.ts";
 import type { WorkerProgress } from "./work/worker.ts";
 import type { WorkerMessage } from "./worker-process.ts";
@@ -47,8 +47,9 @@ async function runWorker(
   onMessage: (run: string, progress: WorkerProgress) => void,
 ): Promise<number> {
   for (let restarts = 0; ; restarts++) {
-    const child = fork(fileURLToPath(new URL("./main.ts", import.meta.url)), {
-      execArgv: ["--import", import.meta.resolve("tsx")],
+    const command = nodeProgram("bulk/main");
+    const child = fork(command.at(-1)!, {
+      execArgv: command.slice(0, -1),
       env: {
         ...process.env,
         ...variables,

@@ -11,6 +11,7 @@ const dist = join(root, "cli/dist");
 const programs = [
   "cli/main.ts",
   "stacks/main.ts",
+  "bulk/main.ts",
   "target/load/worker.ts",
   "inference-image/main.ts",
   "inference-image/healthcheck.ts",
