@@ -38,7 +38,7 @@ async function succeed(...args: Parameters<typeof run>): Promise<string> {
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "clipstack-packed-"));
   project = join(folder, "project");
-  await succeed("npm", ["run", "build", "-w", "cli"], root);
+  await succeed("npm", ["run", "build", "-w", "cli", "-w", "create-clipstack"], root);
   const packages = [join(root, "cli/dist"), join(root, "create-clipstack")];
   await succeed("npm", ["pack", ...packages, "--pack-destination", folder], root);
   const [cli, create] = ["clipstack", "create-clipstack"].map((name) =>

@@ -62,7 +62,8 @@ function pack(/** @type {string[]} */ args) {
   const release = JSON.parse(read("contract/release.json"));
   const digests = Object.fromEntries((values.image ?? []).map(digestOf));
   mkdirSync(folder, { recursive: true });
-  npm("run", "build", "-w", "cli");
+  // .npmrc turns off the scripts of npm pack
+  npm("run", "build", ...["cli", ...published].flatMap((name) => ["-w", name]));
   writeFileSync(
     join(root, "cli/dist/contract/release.json"),
     `${JSON.stringify({ registry: values.registry ?? release.registry, digests }, null, 2)}\n`,

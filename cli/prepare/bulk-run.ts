@@ -6,7 +6,7 @@ import { openStore } from "../../bulk/store/open-store.ts";
 import { type BulkEnv, type BulkVariables, readBulkEnv } from "../../bulk/work/settings.ts";
 import { runWorkerProcesses } from "../../bulk/worker-processes.ts";
 import type { ModelPrecision } from "../../contract/server/server-env.ts";
-import { checkoutRepository } from "../../model-tools/generate/generate.ts";
+import { projectRepository } from "../../model-tools/files/folders.ts";
 import { formatCount } from "../../report/document/number-format.ts";
 import { startStatusLine } from "../../report/status-line.ts";
 import { towerFile } from "../model/model-option.ts";
@@ -103,7 +103,7 @@ async function variablesOf(
     BULK_MEMORY_MIB: String(memory),
     BULK_PATIENCE_SECONDS: String(patience),
     MODEL_PRECISION: precision,
-    MODEL_REPOSITORY: process.env.MODEL_REPOSITORY ?? checkoutRepository,
+    MODEL_REPOSITORY: process.env.MODEL_REPOSITORY ?? projectRepository,
     INTRA_OP_THREADS: process.env.INTRA_OP_THREADS ?? threads,
     PREPROCESS_THREADS: process.env.PREPROCESS_THREADS ?? threads,
     ...(triton !== undefined && { BACKEND: "triton", TRITON_GRPC_URLS: triton }),
