@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { execa, type Options } from "execa";
 import { freePorts } from "../../artefact/free-ports.ts";
-import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { modelPath } from "../../contract/repository-files.ts";
 import { packageFolder, packageVersion } from "../../model-tools/files/folders.ts";
 import { ensureTinyModel } from "../../model-tools/generate/generate.ts";
 
@@ -147,10 +148,10 @@ async function useChart(helm: string): Promise<void> {
 
 async function runImage(digest: string): Promise<void> {
   const image = `${registry}/clipstack/embed@${digest}`;
-  const model = await ensureTinyModel(openclipVitB32);
+  const model = await ensureTinyModel(defaultModel);
   const options = ["--rm", "--detach", "--publish", `127.0.0.1:${embedPort}:8002`];
   const settings = ["--env", "ALLOW_ANONYMOUS=true"];
-  const file = ["--volume", `${model}:/models/openclip_vit_b32/1/model.onnx:ro`];
+  const file = ["--volume", `${model}:/models/${modelPath(defaultModel, "fp32")}:ro`];
   const id = await step("user: docker run, until it is ready", async () => {
     const started = await run(["docker", "run", ...options, ...settings, ...file, image]);
     await answered(`http://127.0.0.1:${embedPort}/readyz`).catch(async (error) => {
