@@ -70,6 +70,10 @@ const commands: Readonly<Record<string, CommandEntry>> = {
     register: async (program) =>
       (await import("./commands/launch-spec.ts")).registerLaunchSpec(program),
   },
+  images: {
+    description: "list the images that environments pull, to mirror them",
+    register: async (program) => (await import("./commands/images.ts")).registerImages(program),
+  },
   tunnel: {
     description: "reach the loopback ports of a GPU host over ssh, until Ctrl-C",
     register: async (program) => (await import("./commands/tunnel.ts")).registerTunnel(program),
