@@ -1,9 +1,6 @@
-import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { type AddressInfo, createServer, type Socket } from "node:net";
-import { pipeline } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import { connect, rootCertificates } from "node:tls";
+import { rootCertificates } from "node:tls";
 import { type ClusterAddress, clusterAddress } from "../../artefact/cluster-address.ts";
 import {
   type ClusterDeployment,
@@ -28,6 +25,7 @@ import {
   openCluster,
   selectedBy,
 } from "../../verify/cluster/cluster-api.ts";
+import { type Forward, listen, withoutTls } from "./local-forward.ts";
 
 export function accessOf({ kubeconfig, where }: Environment): ClusterAccess {
   return { kubeconfig, context: where };
@@ -192,12 +190,6 @@ export async function reachCluster(
   };
 }
 
-interface Forward {
-  /** Local port on the loopback interface. */
-  readonly port: number;
-  close(): void;
-}
-
 /** Forwards a local port to one ready pod of a Service, with a stream through the API server per connection. TLS ends at the local port. */
 async function forward(
   api: ClusterApi,
@@ -235,43 +227,15 @@ async function forward(
       }, drop);
   });
   if (!hasTls) return plain;
-  const options = {
-    host: "127.0.0.1",
-    port: plain.port,
-    servername: `${service}.${namespace}.svc`,
-    ca: await authoritiesOf(api, namespace, pod),
-  };
-  const close = () => plain.close();
+  const name = `${service}.${namespace}.svc`;
   try {
-    const probe = connect(options);
-    await once(probe, "secureConnect", { signal });
-    probe.destroy();
+    return await withoutTls(plain, name, await authoritiesOf(api, namespace, pod), signal);
   } catch (error) {
-    close();
+    plain.close();
     throw new UserError(
-      `${where}: the certificate must be valid for ${options.servername}, and its authority in ca.crt of its Secret or given by --ca: ${messageOf(error)}`,
+      `${where}: the certificate must be valid for ${name}, and its authority in ca.crt of its Secret or given by --ca: ${messageOf(error)}`,
     );
   }
-  const secure = await listen((socket) => {
-    const encrypted = connect(options);
-    pipeline(socket, encrypted, socket, () => {});
-  });
-  return {
-    port: secure.port,
-    close: () => {
-      secure.close();
-      close();
-    },
-  };
-}
-
-async function listen(onConnection: (socket: Socket) => void): Promise<Forward> {
-  const server = createServer((socket) => {
-    socket.on("error", () => void socket.destroy());
-    onConnection(socket);
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  return { port: (server.address() as AddressInfo).port, close: () => void server.close() };
 }
 
 /** Authorities that Node trusts, and that in the Secret of a pod's certificate, if this user may read it. */
