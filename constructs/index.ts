@@ -50,6 +50,7 @@ export { TritonServer } from "./docker/triton-server.ts";
 export { KindCluster, type KindClusterProps } from "./kind/kind-cluster.ts";
 export { KindImage, type KindImageProps, type KindImageSource } from "./kind/kind-image.ts";
 export { MetricsServer, type MetricsServerProps } from "./kind/metrics-server.ts";
+export { BulkEmbeddingJob, type BulkEmbeddingJobProps } from "./kubernetes/bulk-embedding-job.ts";
 export type { ClusterAccess, ImageReference, PortMapping } from "./kubernetes/cluster-access.ts";
 export { ClusterInference } from "./kubernetes/cluster-inference.ts";
 export type {

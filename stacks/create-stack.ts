@@ -1,4 +1,5 @@
 import type { Construct } from "constructs";
+import { BulkStack } from "./bulk.ts";
 import { KindStack } from "./kind.ts";
 import { KubernetesStack } from "./kubernetes.ts";
 import { MultiGpuStack } from "./multi-gpu.ts";
@@ -17,5 +18,7 @@ export function createStack(scope: Construct, environment: EnvironmentSettings):
       return new KindStack(scope, name, environment.settings);
     case "kubernetes":
       return new KubernetesStack(scope, name, environment.settings);
+    case "bulk":
+      return new BulkStack(scope, name, environment.settings);
   }
 }

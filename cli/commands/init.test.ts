@@ -33,7 +33,11 @@ test("writes environments of every stack that synthesize side by side with the s
   expect(loaded.rejected).toEqual([]);
   for (const { name, stack, settings } of loaded.environments) {
     if (!name.startsWith("staging")) continue;
-    const unique = { kind: `cluster: { name: ${name} }`, kubernetes: `namespace: ${name}` };
+    const unique = {
+      bulk: `namespace: ${name}`,
+      kind: `cluster: { name: ${name} }`,
+      kubernetes: `namespace: ${name}`,
+    };
     const yaml = Object.entries(unique).find(([other]) => other === stack)?.[1] ?? "";
     expect(settings).toEqual(parseSettings(stack, name, yaml));
   }
@@ -71,7 +75,10 @@ test("fails in one line if the file exists, and keeps it", async () => {
 
 test.each([
   [["Staging", "--stack", "kind"], /^name must be lower-case letters/],
-  [["staging", "--stack", "k8s"], /Allowed choices are single-gpu, multi-gpu, kind, kubernetes/],
+  [
+    ["staging", "--stack", "k8s"],
+    /Allowed choices are single-gpu, multi-gpu, kind, kubernetes, bulk/,
+  ],
   [["staging"], /required option '--stack <stack>' not specified/],
   [
     ["staging", "--stack", "kind", "--environments", "/nowhere"],

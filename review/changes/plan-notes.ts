@@ -1,10 +1,35 @@
+import { block } from "../facts/values.ts";
+import { releasesOf } from "../facts/workloads.ts";
 import type { Action, StackChange, Values } from "../input/change.ts";
 import { few } from "../input/stack-facts.ts";
 import { changedSubject, type FactsOfChange, subjectAt } from "../input/subject.ts";
 import { blocksOf, isObject } from "../input/value-paths.ts";
 
 export function stackNotes(change: StackChange, facts: FactsOfChange): readonly string[] {
-  return [...randomWeightNotes(change), ...planNotes(change, facts)];
+  return [...randomWeightNotes(change), ...bulkNotes(change), ...planNotes(change, facts)];
+}
+
+/** Maximum cost of a run of each bulk job, and the effect of a change on a running one. */
+function bulkNotes(change: StackChange): readonly string[] {
+  return releasesOf(change).flatMap(({ resource, values }) => {
+    const bulk = block(values.bulk);
+    if (bulk?.enabled !== true || resource.action === "no-op") return [];
+    const { workers = 4, maxHours = 24, usdPerWorkerHour = 0, schedule = "" } = bulk;
+    const hours = Number(workers) * Number(maxHours);
+    const usd = (hours * Number(usdPerWorkerHour)).toFixed(2);
+    const pods = `${Number(workers)} pods × ${Number(maxHours)} h`;
+    const cost =
+      Number(usdPerWorkerHour) > 0
+        ? `A run of the bulk job costs at most ${usd} $: ${pods} × ${Number(usdPerWorkerHour)} $ per hour, then it is stopped and can be resumed.`
+        : `A run of the bulk job takes at most ${hours} pod hours (${pods}); its price is unknown (usdPerWorkerHour).`;
+    if (resource.action !== "update") return [cost];
+    return [
+      cost,
+      schedule === ""
+        ? "Another specification is another Job: a running one is deleted, and the new one repeats only the shards in work."
+        : "A run that has started keeps its pods; the change affects the next one.",
+    ];
+  });
 }
 
 /** The review does not read the weights; the requirements for the host state whether they may be random. */

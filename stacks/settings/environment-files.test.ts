@@ -51,17 +51,17 @@ test.each([
   [
     "no stack",
     "host: {}",
-    "x.yaml: stack is required: one of single-gpu, multi-gpu, kind, kubernetes",
+    "x.yaml: stack is required: one of single-gpu, multi-gpu, kind, kubernetes, bulk",
   ],
   [
     "an unknown stack",
     "stack: k8s-gpu",
-    "x.yaml: stack must be one of single-gpu, multi-gpu, kind, kubernetes, got 'k8s-gpu'",
+    "x.yaml: stack must be one of single-gpu, multi-gpu, kind, kubernetes, bulk, got 'k8s-gpu'",
   ],
   [
     "an empty file",
     "",
-    "x.yaml: stack is required: one of single-gpu, multi-gpu, kind, kubernetes",
+    "x.yaml: stack is required: one of single-gpu, multi-gpu, kind, kubernetes, bulk",
   ],
   ["text", "just text", "x.yaml: must be a map of settings, got 'just text'"],
   ["binary data", Buffer.from([0x80, 0xff, 0xfe, 0x00]), "x.yaml: must be UTF-8 text"],

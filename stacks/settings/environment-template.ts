@@ -27,5 +27,9 @@ export function environmentTemplate(name: string, stack: StackName, schemaFile: 
 
 /** Returns settings, by path, that need another value than the default so that two environments of the stack do not collide. */
 function uniqueNames(name: string): Partial<Record<StackName, Readonly<Record<string, string>>>> {
-  return { kind: { "cluster.name": name }, kubernetes: { namespace: name } };
+  return {
+    kind: { "cluster.name": name },
+    kubernetes: { namespace: name },
+    bulk: { namespace: name },
+  };
 }

@@ -275,7 +275,10 @@ test.each(stackNames)("every setting of %s has a description", (environment) => 
     ...Object.entries(schema.properties ?? {}).flatMap(([key, inner]) =>
       silent(`${path}.${key}`, inner),
     ),
-    ...(schema.items?.properties === undefined ? [] : silent(`${path}[]`, schema.items)),
+    // items of the chart's lists are fields of Kubernetes
+    ...(schema.items?.properties === undefined || path.startsWith(".job.")
+      ? []
+      : silent(`${path}[]`, schema.items)),
     ...(schema.properties === undefined && schema.description === undefined ? [path] : []),
   ];
   const schema = z.toJSONSchema(stackSchemas[environment], { io: "input" });

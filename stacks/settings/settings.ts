@@ -2,6 +2,7 @@ import type { z } from "zod";
 import { renderValue } from "../../contract/issue-lines.ts";
 import { modelCatalogue } from "../../contract/models/index.ts";
 import type { ModelEntry } from "../../contract/server/model-list.ts";
+import { bulkSettings } from "./bulk-settings.ts";
 import { kindSettings } from "./kind-settings.ts";
 import { kubernetesSettings } from "./kubernetes-settings.ts";
 import type { LoadedModels } from "./model-files.ts";
@@ -17,6 +18,7 @@ export const stackSchemas = {
   "multi-gpu": multiGpuSettings,
   kind: kindSettings,
   kubernetes: kubernetesSettings,
+  bulk: bulkSettings,
 } as const;
 export type StackName = keyof typeof stackSchemas;
 export const stackNames = Object.keys(stackSchemas) as StackName[];

@@ -27,7 +27,8 @@ function claimOf({ name, ...environment }: EnvironmentSettings): Claim {
         value: environment.settings.cluster.name,
         where: "this machine",
       };
-    case "kubernetes": {
+    case "kubernetes":
+    case "bulk": {
       const { cluster, namespace } = environment.settings;
       return { setting: "namespace", value: namespace, where: cluster.context };
     }
