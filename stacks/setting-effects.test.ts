@@ -62,7 +62,7 @@ const prerequisites: Settings = {
   "kubernetes triton.engineCache.enabled": { triton: { engineCache: { enabled: false } } },
 };
 
-/** Values of settings that are text, by the name or the path of the setting. */
+/** Values of settings that are text or lists, by the name or the path of the setting. */
 const texts: Settings = {
   "monitoring.images.prometheus": "registry.example/prometheus:1.0",
   "monitoring.images.grafana": "registry.example/grafana:1.0",
@@ -81,6 +81,9 @@ const texts: Settings = {
   ca: "/etc/other/acme.pem",
   storageClass: "fast",
   prometheus: "http://prometheus.example",
+  alertmanagers: ["http://alertmanager.example:9093"],
+  imageUrlHosts: ["images.example"],
+  upstreams: [{ grpc: "gpu-2:8011" }],
 };
 
 /** Returns a valid value other than the default. */
@@ -92,8 +95,7 @@ function otherValue(path: string, schema: JsonSchema): unknown {
   if (type === "integer" || type === "number") return current === minimum ? minimum + 1 : minimum;
   if (path in texts) return texts[path];
   if (key in texts) return texts[key];
-  if (key === "imageUrlHosts") return ["images.example"];
-  if (type === "array") return key === "upstreams" ? [{ grpc: "gpu-2:8011" }] : [1];
+  if (type === "array") return [1];
   throw new Error(`texts must have a value for ${key}`);
 }
 
