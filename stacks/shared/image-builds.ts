@@ -23,7 +23,7 @@ const ignore = [
   "(^|/)(dist|node_modules)/",
   "(^|/)test-[^/]*$",
   "[.](test[.]ts|suite[.]ts|md|part)$",
-  "^(client|inference|http|emulator|inference-image|model-tools)/.*[.]py$",
+  "^(bulk|client|inference|http|emulator|inference-image|model-tools)/.*[.]py$",
   "^model-tools/(python|samples)/",
   "^inference/preprocess/kernel/",
   "^[^/]*_u8/1/",
@@ -33,7 +33,7 @@ const server = {
   context: packagedPath("."),
   files: [
     ".dockerignore",
-    "{contract,inference,client,model-tools,http,emulator,inference-image}/**",
+    "{contract,inference,client,model-tools,bulk,http,emulator,inference-image}/**",
   ],
   ignore,
 };
