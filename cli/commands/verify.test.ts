@@ -198,5 +198,7 @@ test("fails with exit code 2 without a synthesized environment", async () => {
   const outdir = mkdtempSync(join(folder, "out-"));
   const { code, stderr } = await verify(["--no-synth"], { CDKTF_OUTDIR: outdir });
   expect(code).toBe(2);
-  expect(stderr).toBe(`clipstack: ${outdir} contains no synthesized environment: npm run synth`);
+  expect(stderr).toBe(
+    `clipstack: ${outdir} contains no synthesized environment: npx clipstack synth`,
+  );
 });
