@@ -417,7 +417,7 @@ describe("as a process", () => {
     const { code, stderr } = await run({}, "serve").ended;
     expect(code).toBe(2);
     expect(stderr).toBe(
-      "the first argument must be tritonserver, check-weights, fetch-weights, apply-config or deploy-version, got 'serve'\n",
+      "the first argument must be tritonserver, bulk, check-weights, fetch-weights, apply-config or deploy-version, got 'serve'\n",
     );
   });
 });
