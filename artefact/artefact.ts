@@ -8,12 +8,12 @@ import {
   environmentOutput,
   type Service,
 } from "../contract/environment.ts";
+import { parseAs, parseJson } from "../contract/parse.ts";
 import { UserError } from "../contract/user-error.ts";
 import { type ContainerBlock, containerWorkload } from "./container-workload.ts";
 import { declaredContainer } from "./declared-container.ts";
 import { deploymentWorkload } from "./deployment-workload.ts";
 import { type HelmRelease, helmReleases, renderRelease } from "./helm-template.ts";
-import { parseAs, parseJson } from "./parse.ts";
 import { type Declared, resourceAt } from "./service-ports.ts";
 import {
   completeManifests,

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseAllDocuments } from "yaml";
 import { z } from "zod";
+import { parseAs } from "../contract/parse.ts";
 import { UserError } from "../contract/user-error.ts";
-import { parseAs } from "./parse.ts";
 import type { DeclaredObject, Manifest } from "./terraform-manifests.ts";
 import {
   evaluatePath,

@@ -1,9 +1,9 @@
 import { embedPaths } from "../contract/embed-api.ts";
 import { oipPaths } from "../contract/oip-paths.ts";
+import { parseAs } from "../contract/parse.ts";
 import { baselineEnv, serverEnv } from "../contract/server/server-env.ts";
 import { parseTritonArgs, type ResolvedTritonFlags } from "../contract/triton-flags.ts";
 import { messageOf, UserError } from "../contract/user-error.ts";
-import { parseAs } from "./parse.ts";
 import {
   type Fault,
   type Listener,

@@ -42,7 +42,7 @@ export async function consolidate({
   let batches: RecordBatch[] = [];
   let [rows, files, pending] = [0, 0, 0];
   // digits so that names sort as numbers do
-  const digits = String(Math.ceil(job.shards.length)).length;
+  const digits = String(job.shards.length).length;
   const flush = async () => {
     await writeFile(target, format, String(files).padStart(digits, "0"), new Table(batches));
     [batches, pending, files] = [[], 0, files + 1];

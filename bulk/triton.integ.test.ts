@@ -45,7 +45,7 @@ test("fails if the model in Triton has no fingerprint", async () => {
   );
 });
 
-test("a Triton server that is killed and started again changes nothing in the table", async () => {
+test("killing and restarting a Triton server leaves the table unchanged", async () => {
   const [job, local] = [await temporaryFolder(), await temporaryFolder()];
   await plannedJob(photos, job);
   await plannedJob(photos, local);

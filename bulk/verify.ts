@@ -1,5 +1,3 @@
-import { imageTowerOf } from "../contract/model-shapes.ts";
-import { createPreprocessor } from "../inference/preprocess/preprocess.ts";
 import {
   type BulkJob,
   doneShards,
@@ -14,8 +12,8 @@ import { openSourceReader } from "./job/source.ts";
 import { openStore } from "./store/open-store.ts";
 import { type Store, StoreError } from "./store/store.ts";
 import { type EmbeddedImage, readFailures, readPart } from "./table/part.ts";
-import { openEmbedder } from "./work/embedder.ts";
-import { type ImageProblem, type ImageResult, Pipeline } from "./work/pipeline.ts";
+import { openPipeline } from "./work/open-pipeline.ts";
+import type { ImageProblem, ImageResult } from "./work/pipeline.ts";
 import type { BulkEnv } from "./work/settings.ts";
 
 export interface Verification {
@@ -134,26 +132,15 @@ async function embedAgain(
   fingerprint: string | undefined,
   findings: string[],
 ): Promise<readonly number[]> {
-  const embedder = await openEmbedder(job.model, env);
-  const preprocessor = createPreprocessor({
-    maxPixels: env.MAX_IMAGE_PIXELS,
-    mode: env.PREPROCESSING,
-    threads: env.PREPROCESS_THREADS,
-  });
+  const opened = await openPipeline(job.model, env);
+  const { pipeline } = opened;
   try {
-    if (embedder.fingerprint !== fingerprint) {
+    if (opened.fingerprint !== fingerprint) {
       findings.push(
-        `the model must have the fingerprint ${fingerprint} of the table, got ${embedder.fingerprint}`,
+        `the model must have the fingerprint ${fingerprint} of the table, got ${opened.fingerprint}`,
       );
       return [];
     }
-    const pipeline = new Pipeline({
-      embedder,
-      preprocessor,
-      input: imageTowerOf(job.model).input,
-      memoryBytes: env.BULK_MEMORY_MIB * 1024 * 1024,
-      reads: env.BULK_READS,
-    });
     const reader = openSourceReader(env.BULK_PATIENCE_SECONDS);
     const results = sample
       .filter(({ uri }) => !/\.tar#/i.test(uri))
@@ -166,7 +153,7 @@ async function embedAgain(
     const cosines = await Promise.race([Promise.all(results), pipeline.failed]);
     return cosines.filter((cosine) => cosine !== undefined);
   } finally {
-    await Promise.allSettled([preprocessor.close(), embedder.close()]);
+    await opened.close();
   }
 }
 

@@ -55,7 +55,7 @@ export async function runWorkerProcess(
     clearInterval(timer);
     if (isChild) process.disconnect();
   }
-  // reads that nobody waits for any more would keep the process alive
+  // a read that is still pending would keep the process alive
   setTimeout(() => process.exit(), 1_000).unref();
 }
 

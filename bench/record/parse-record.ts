@@ -1,5 +1,5 @@
 import { type ZodType, z } from "zod";
-import { parseAs, parseJson } from "../../artefact/parse.ts";
+import { parseAs, parseJson } from "../../contract/parse.ts";
 import { UserError } from "../../contract/user-error.ts";
 
 /** Identity of one kind of record. */

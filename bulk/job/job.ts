@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import { vectorTypes } from "../../contract/bulk.ts";
 import { modelSpec } from "../../contract/model-spec.ts";
+import { parseAs, parseJson } from "../../contract/parse.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { readText, type Store } from "../store/store.ts";
 
@@ -145,24 +146,16 @@ export async function doneShards(store: Store, job: BulkJob): Promise<ReadonlySe
 }
 
 /** Reads a claim or record; undefined if it does not exist. */
-export async function readJson<T>(
+export async function readJson<T extends z.ZodType>(
   store: Store,
   key: string,
-  schema: z.ZodType<T>,
-): Promise<T | undefined> {
+  schema: T,
+): Promise<z.infer<T> | undefined> {
   const text = await readText(store, key);
   return text === undefined ? undefined : parseFile(schema, text, `${store.address}/${key}`);
 }
 
-export function parseFile<T>(schema: z.ZodType<T>, text: string, name: string): T {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw new UserError(`${name}: must be JSON`);
-  }
-  const { data, error } = schema.safeParse(value);
-  if (error === undefined) return data;
-  const { path, message } = error.issues[0]!;
-  throw new UserError(`${name}: ${path.join(".") || "it"}: ${message}`);
+/** Parses a file of a job. */
+export function parseFile<T extends z.ZodType>(schema: T, text: string, name: string): z.infer<T> {
+  return parseAs(schema, parseJson(text, name), name);
 }

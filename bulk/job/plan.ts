@@ -1,7 +1,7 @@
+import type { VectorType } from "../../contract/bulk.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { readText, type Store } from "../store/store.ts";
-import type { VectorType } from "../table/part.ts";
 import {
   type BulkJob,
   bulkJob,
@@ -54,7 +54,7 @@ export async function planJob(options: PlanOptions): Promise<PlanResult> {
   const writer = new ShardWriter(options, before?.shards.length ?? 0);
   const counts = { added: 0, changed: 0, removed: 0 };
   const kept: BulkJob["shards"][number][] = [];
-  if (before === undefined || before.shards.length === 0) {
+  if (before === undefined) {
     for await (const entry of entries) {
       counts.added += 1;
       await writer.add(entry);

@@ -48,7 +48,7 @@ async function* listedUris(source: string): AsyncGenerator<ManifestEntry> {
 
 /** Image of a manifest entry. */
 export interface SourceImage {
-  /** Of a member of a tar file: `<uri>#<name>`. */
+  /** `<uri>#<name>` for a member of a tar file. */
   readonly uri: string;
   readonly bytes: number;
   read(): Promise<Uint8Array>;

@@ -30,7 +30,7 @@ export interface JobStatus {
   readonly errors: Readonly<Record<string, number>>;
   readonly bytesRead: number;
   readonly workers: readonly WorkerStatus[];
-  /** Of all workers that make progress; 0 if none does. */
+  /** Rate of all workers that make progress; 0 without any. */
   readonly imagesPerSecond: number;
   /** Absent without progress. */
   readonly secondsLeft?: number;
@@ -158,9 +158,14 @@ function workerStatus(
   };
 }
 
+/** Images without a row, of all codes. */
+export function errorCount(errors: Readonly<Record<string, number>>): number {
+  return Object.values(errors).reduce((total, count) => total + count, 0);
+}
+
 /** Images of a shard that were read, with or without a result. */
 export function imagesOf({ rows, reused, errors }: ShardRecord): number {
-  return rows - reused + Object.values(errors).reduce((total, count) => total + count, 0);
+  return rows - reused + errorCount(errors);
 }
 
 /** Length of the union of intervals, because the shards of a worker overlap. */

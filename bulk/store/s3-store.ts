@@ -67,6 +67,12 @@ export function openS3Store({ bucket, prefix, patienceSeconds }: S3StoreOptions)
     }
   }
 
+  async function body(key: string, etag: string) {
+    const IfMatch = etag === "" ? undefined : `"${etag}"`;
+    const { Body } = await client.send(new GetObjectCommand({ ...at(key), IfMatch }));
+    return Body!;
+  }
+
   return {
     address,
     async *list(within = "") {
@@ -90,17 +96,9 @@ export function openS3Store({ bucket, prefix, patienceSeconds }: S3StoreOptions)
       } while (token !== undefined);
     },
     read: (key, etag = "") =>
-      send(`${address}/${key}`, async () => {
-        const IfMatch = etag === "" ? undefined : `"${etag}"`;
-        const { Body } = await client.send(new GetObjectCommand({ ...at(key), IfMatch }));
-        return await Body!.transformToByteArray();
-      }),
+      send(`${address}/${key}`, async () => await (await body(key, etag)).transformToByteArray()),
     stream: (key, etag = "") =>
-      send(`${address}/${key}`, async () => {
-        const IfMatch = etag === "" ? undefined : `"${etag}"`;
-        const { Body } = await client.send(new GetObjectCommand({ ...at(key), IfMatch }));
-        return Body as Readable;
-      }),
+      send(`${address}/${key}`, async () => (await body(key, etag)) as Readable),
     async write(key, content) {
       await send(`${address}/${key}`, () =>
         client.send(new PutObjectCommand({ ...at(key), Body: content })),

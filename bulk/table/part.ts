@@ -13,17 +13,15 @@ import {
   type Vector,
   vectorFromArray,
 } from "apache-arrow";
-import { type VectorType, vectorTypes } from "../../contract/bulk.ts";
+import type { VectorType } from "../../contract/bulk.ts";
 import { parquetBytes, parquetTable } from "./arrow-parquet.ts";
-
-export { type VectorType, vectorTypes };
 
 /** Row of a part. */
 export interface EmbeddedImage {
   readonly uri: string;
   /** Version of the object when it was read; empty if the source has none. */
   readonly etag: string;
-  /** Of the image file. */
+  /** SHA-256 of the image file, hexadecimal. */
   readonly sha256: string;
   /** Size as displayed, in pixels. */
   readonly width: number;

@@ -6,6 +6,9 @@ import { UserError } from "../../contract/user-error.ts";
 const whole = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
 const server = serverEnv.shape;
 
+/** Default of BULK_STALE_SECONDS. */
+export const defaultStaleSeconds = 120;
+
 /** Environment variables of a bulk worker. Those without `BULK_` are those of the embed server. */
 export const bulkEnv = z
   .object({
@@ -64,7 +67,7 @@ export const bulkEnv = z
         "Share of the images of a worker that may fail; up to 10 may always fail. With more the worker stops with exit code 1.",
       ),
     BULK_STALE_SECONDS: whole(10, 86_400)
-      .default(120)
+      .default(defaultStaleSeconds)
       .describe("Time without progress after which another worker takes a shard, in seconds."),
     BULK_PATIENCE_SECONDS: whole(0, 86_400)
       .default(600)

@@ -1,23 +1,18 @@
-import { imageTowerOf } from "../../contract/model-shapes.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { createPreprocessor } from "../../inference/preprocess/preprocess.ts";
 import { type BulkJob, doneShards, jobModel, keys, readJob, readJson } from "../job/job.ts";
 import { openSourceReader } from "../job/source.ts";
 import { openStore } from "../store/open-store.ts";
 import type { Store } from "../store/store.ts";
-import { type BatchEmbedder, openEmbedder } from "./embedder.ts";
-import { type ImageProblem, Pipeline } from "./pipeline.ts";
+import { openPipeline } from "./open-pipeline.ts";
+import type { ImageProblem } from "./pipeline.ts";
 import type { BulkEnv } from "./settings.ts";
 import { ShardTask } from "./shard-task.ts";
 
-const mebibyte = 1024 * 1024;
 const beatMs = 5_000;
 /** Shards whose images are in the pipeline, or whose part is being written. */
 const maxOpenShards = 3;
 /** Errors that never stop a worker. */
 const alwaysAllowedErrors = 10;
-/** Bytes per decoded pixel: RGB, and the copy that a resize reads. */
-const bytesPerPixel = 4;
 
 /** Counts of one worker since its start. */
 export interface WorkerProgress {
@@ -39,7 +34,7 @@ export class WorkerError extends Error {
 }
 
 /**
- * Embeds the shards of a worker, then those of others that nobody embeds.
+ * Embeds the shards of this worker, then the shards of other workers that are open or stale.
  *
  * @throws {UserError} for wrong settings, a missing job or another model
  * @throws {StoreError} if the store of the job or of the images cannot be used
@@ -51,29 +46,15 @@ export async function runBulkWorker(
 ): Promise<WorkerProgress> {
   const store = await openStore(env.BULK_JOB, env.BULK_PATIENCE_SECONDS);
   const job = await readJob(store);
-  const embedder = await openEmbedder(job.model, env);
-  const preprocessor = createPreprocessor({
-    maxPixels: env.MAX_IMAGE_PIXELS,
-    mode: env.PREPROCESSING,
-    threads: env.PREPROCESS_THREADS,
-    timeoutMs: env.DECODE_TIMEOUT_MS,
-    // half of the memory; the other half for files and model input
-    maxPixelsInFlight: (env.BULK_MEMORY_MIB * mebibyte) / 2 / bytesPerPixel,
-  });
+  const opened = await openPipeline(job.model, env);
+  const { pipeline, fingerprint } = opened;
   const tasks = new Set<ShardTask>();
   const beats = setInterval(() => {
     // a failed beat is repeated by the next one; a persistent failure appears when the part is written
     for (const task of tasks) void task.beat().catch(() => {});
   }, beatMs);
   try {
-    await requireFingerprint(store, embedder);
-    const pipeline = new Pipeline({
-      embedder,
-      preprocessor,
-      input: imageTowerOf(job.model).input,
-      memoryBytes: (env.BULK_MEMORY_MIB * mebibyte) / 2,
-      reads: env.BULK_READS,
-    });
+    await requireFingerprint(store, fingerprint);
     const counts = { shards: 0, images: 0, errors: 0, bytes: 0 };
     const stop = new AbortController();
     const stopped = new Promise<never>((_, reject) => {
@@ -86,7 +67,7 @@ export async function runBulkWorker(
       job,
       pipeline,
       reader: openSourceReader(env.BULK_PATIENCE_SECONDS),
-      fingerprint: embedder.fingerprint,
+      fingerprint,
       worker: env.JOB_COMPLETION_INDEX,
       staleSeconds: env.BULK_STALE_SECONDS,
       onImage(problem: ImageProblem | undefined, bytes: number) {
@@ -130,7 +111,7 @@ export async function runBulkWorker(
   } finally {
     clearInterval(beats);
     await Promise.allSettled([...tasks].map((task) => task.release()));
-    await Promise.allSettled([preprocessor.close(), embedder.close()]);
+    await opened.close();
   }
 }
 
@@ -151,7 +132,7 @@ async function* openShards(
 }
 
 /** Sets the fingerprint of the job with the first worker. @throws {UserError} if the job has another one */
-async function requireFingerprint(store: Store, { fingerprint }: BatchEmbedder): Promise<void> {
+async function requireFingerprint(store: Store, fingerprint: string): Promise<void> {
   const content = `${JSON.stringify({ schema: 1, fingerprint })}\n`;
   if (await store.create(keys.model, content)) return;
   const existing = await readJson(store, keys.model, jobModel);

@@ -5,8 +5,10 @@ import { planJob } from "../../bulk/job/plan.ts";
 import { listSource } from "../../bulk/job/source.ts";
 import { jobStatus } from "../../bulk/job/status.ts";
 import { openStore } from "../../bulk/store/open-store.ts";
-import { type VectorType, vectorTypes } from "../../bulk/table/part.ts";
 import { verifyJob } from "../../bulk/verify.ts";
+import { plannedShards } from "../../bulk/work/plan-run.ts";
+import { defaultStaleSeconds } from "../../bulk/work/settings.ts";
+import { type VectorType, vectorTypes } from "../../contract/bulk.ts";
 import { gpuNames } from "../../contract/gpus.ts";
 import { modelPrecisions } from "../../contract/server/server-env.ts";
 import { counted } from "../../report/document/number-format.ts";
@@ -73,8 +75,18 @@ function registerPlan(bulk: Command): void {
         .choices(vectorTypes)
         .default("float32"),
     )
-    .option("--shard-images <number>", "maximum images of a shard", wholeNumber(1, 1e6), 2_000)
-    .option("--shard-mib <size>", "maximum size of a shard's images", wholeNumber(1, 1e6), 256)
+    .option(
+      "--shard-images <number>",
+      "maximum images of a shard",
+      wholeNumber(1, 1e6),
+      plannedShards.shardImages,
+    )
+    .option(
+      "--shard-mib <size>",
+      "maximum size of a shard's images",
+      wholeNumber(1, 1e6),
+      plannedShards.shardBytes / 2 ** 20,
+    )
     .option("--price <dollars>", "US dollars per hour of one worker", numberUpTo(1e6))
     .option("--within <time>", "deadline, to predict GPUs, time and cost: 6h", hours)
     .addOption(new Option("--gpu <name>", "GPU of the prediction").choices(gpuNames))
@@ -99,7 +111,7 @@ function registerPlan(bulk: Command): void {
         model: namedModel(args.model),
         vectors: args.vectors,
         shardImages: args.shardImages,
-        shardBytes: args.shardMib * 1024 * 1024,
+        shardBytes: args.shardMib * 2 ** 20,
         usdPerWorkerHour: args.price,
       });
       const result = { shards: job.shards.length, ...counts };
@@ -197,7 +209,7 @@ function registerStatus(bulk: Command): void {
       "--stale-after <seconds>",
       "time without progress after which a worker counts as stuck",
       wholeNumber(10, 86_400),
-      120,
+      defaultStaleSeconds,
     )
     .option("--report <folder>", "also write a report")
     .option("--json", "print the status as JSON")

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import type { Command } from "commander";
 import { z } from "zod";
-import { parseAs, parseJson } from "../../artefact/parse.ts";
+import { parseAs, parseJson } from "../../contract/parse.ts";
 import {
   type HostRequirements,
   hostRequirements,

@@ -1,5 +1,5 @@
 import type { BulkJob } from "../../bulk/job/job.ts";
-import { type DoneShard, imagesOf, type JobStatus } from "../../bulk/job/status.ts";
+import { type DoneShard, errorCount, imagesOf, type JobStatus } from "../../bulk/job/status.ts";
 import {
   errorsText,
   newSection,
@@ -34,7 +34,7 @@ export function saveBulkReport(folder: string, job: BulkJob, status: JobStatus):
 export function bulkReport(job: BulkJob, status: JobStatus): Report {
   const { shards, rows, errors, records, workers } = status;
   const isDone = shards.done === shards.total;
-  const failed = Object.values(errors).reduce((sum, count) => sum + count, 0);
+  const failed = errorCount(errors);
   const throughput = throughputOverTime(records);
   return {
     title: "Bulk job",

@@ -1,9 +1,14 @@
 import { availableParallelism } from "node:os";
 import { resolve } from "node:path";
 import { type BulkJob, readJob } from "../../bulk/job/job.ts";
-import { jobStatus } from "../../bulk/job/status.ts";
+import { errorCount, jobStatus } from "../../bulk/job/status.ts";
 import { openStore } from "../../bulk/store/open-store.ts";
-import { type BulkEnv, type BulkVariables, readBulkEnv } from "../../bulk/work/settings.ts";
+import {
+  type BulkEnv,
+  type BulkVariables,
+  defaultStaleSeconds,
+  readBulkEnv,
+} from "../../bulk/work/settings.ts";
 import { runWorkerProcesses } from "../../bulk/worker-processes.ts";
 import type { ModelPrecision } from "../../contract/server/server-env.ts";
 import { projectRepository } from "../../model-tools/files/folders.ts";
@@ -47,7 +52,7 @@ export async function workerEnv(location: string, args: ModelArguments): Promise
 export async function runBulk(location: string, args: RunArguments): Promise<number> {
   const store = await openStore(location);
   const job = await readJob(store);
-  const staleSeconds = Number(process.env.BULK_STALE_SECONDS ?? 120);
+  const staleSeconds = Number(process.env.BULK_STALE_SECONDS ?? defaultStaleSeconds);
   const before = await jobStatus(store, job, staleSeconds);
   if (before.shards.done === before.shards.total) {
     console.log(`nothing to embed\n${statusText(before)}`);
@@ -59,7 +64,7 @@ export async function runBulk(location: string, args: RunArguments): Promise<num
   let latest = { shards: 0, images: 0, errors: 0, bytes: 0 };
   const line = startStatusLine(process.stderr, () => `${formatCount(latest.errors)} errors`);
   const startedAt = performance.now();
-  const remaining = before.entries - before.rows - sumOf(before.errors);
+  const remaining = before.entries - before.rows - errorCount(before.errors);
   try {
     const code = await runWorkerProcesses({
       count: args.workers,
@@ -87,9 +92,6 @@ export async function runBulk(location: string, args: RunArguments): Promise<num
     process.off("SIGINT", onSignal).off("SIGTERM", onSignal);
   }
 }
-
-const sumOf = (counts: Readonly<Record<string, number>>) =>
-  Object.values(counts).reduce((sum, count) => sum + count, 0);
 
 async function variablesOf(
   location: string,

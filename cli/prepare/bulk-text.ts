@@ -1,5 +1,5 @@
 import type { PlanResult } from "../../bulk/job/plan.ts";
-import type { JobStatus } from "../../bulk/job/status.ts";
+import { errorCount, type JobStatus } from "../../bulk/job/status.ts";
 import type { Verification } from "../../bulk/verify.ts";
 import type { WorkerProgress } from "../../bulk/work/worker.ts";
 import { errorsText } from "../../report/document/document.ts";
@@ -53,7 +53,7 @@ export function progressText(
 
 export function statusText(status: JobStatus): string {
   const { shards, rows, reused, errors, workers, imagesPerSecond, secondsLeft, usd } = status;
-  const failed = Object.values(errors).reduce((sum, count) => sum + count, 0);
+  const failed = errorCount(errors);
   const states = [
     `${formatCount(shards.done)} of ${counted(shards.total, "shard")} done`,
     ...(shards.running > 0 ? [`${formatCount(shards.running)} in progress`] : []),

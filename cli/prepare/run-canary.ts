@@ -176,13 +176,13 @@ async function verifyCandidate(
     const { record, saved } = await verifyEnvironments(
       [environment.name],
       {
-        ...{
-          weights,
-          report: resolve(projectFolder, report),
-          url: [{ endpoint: "embed-http", url }],
-          target: "simulation",
-        },
-        ...{ synth: false, portOffset: 0, seconds: 3 },
+        weights,
+        report: resolve(projectFolder, report),
+        url: [{ endpoint: "embed-http", url }],
+        target: "simulation",
+        synth: false,
+        portOffset: 0,
+        seconds: 3,
       },
       () => {},
       (line) => run.step(line),

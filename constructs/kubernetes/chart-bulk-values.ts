@@ -24,7 +24,7 @@ export const bulk = z
     accelerator: choice(
       ["cpu", "gpu"],
       "cpu",
-      "`cpu`: ONNX Runtime in the worker. `gpu`: a Triton server beside each worker, with the values of `triton`.",
+      "`cpu`: ONNX Runtime in the worker. `gpu`: a Triton server as a sidecar container of each worker, with the values of `triton`.",
     ),
     workers: integer(1, 10_000).default(4).describe("Number of pods."),
     schedule: matching(

@@ -2,11 +2,11 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
-import { parseAs, parseJson } from "../../artefact/parse.ts";
 import { publishedModel } from "../../bench/capacity/service-times.ts";
 import { payloadFormats, serializations } from "../../contract/bench-endpoint.ts";
 import { endpointNames } from "../../contract/environment.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
+import { parseAs, parseJson } from "../../contract/parse.ts";
 import { UserError } from "../../contract/user-error.ts";
 
 /** Published third-party figures, used to calibrate and evaluate the model. */

@@ -20,7 +20,9 @@ export const bulkSettings = z.strictObject({
   accelerator: accelerator
     .unwrap()
     .default("cpu")
-    .describe("Device of the model: a Triton server beside each worker on `gpu`."),
+    .describe(
+      "Device of the model. `gpu` adds a Triton server as a sidecar container to each worker.",
+    ),
   state,
   review,
   cluster,

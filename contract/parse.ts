@@ -1,6 +1,6 @@
 import type { z } from "zod";
-import { issueLines } from "../contract/issue-lines.ts";
-import { UserError } from "../contract/user-error.ts";
+import { issueLines } from "./issue-lines.ts";
+import { UserError } from "./user-error.ts";
 
 /** Parses JSON, with or without a byte order mark. */
 export function parseJson(text: string, displayPath: string): unknown {
