@@ -1,5 +1,6 @@
 import { copyFile, mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { execa, type ResultPromise } from "execa";
 import { beforeAll, expect, onTestFinished, test } from "vitest";
@@ -102,7 +103,13 @@ test("two workers share the shards, and one takes those of the other, which hang
   const variables = { BULK_WORKERS: "2", BULK_STALE_SECONDS: "10" };
   const hanging = startWorker(job, { ...variables, JOB_COMPLETION_INDEX: "1" });
   await expect.poll(() => filesIn(job, "parts"), { interval: 5 }).not.toEqual([]);
-  hanging.kill("SIGSTOP");
+  // between two shards it has no claim
+  for (;;) {
+    hanging.kill("SIGSTOP");
+    if ((await filesIn(job, "claims")).length > 0) break;
+    hanging.kill("SIGCONT");
+    await sleep(5);
+  }
   const store = await openStore(job);
   const status = async () => await jobStatus(store, await readJob(store), 10);
   await expect.poll(async () => (await status()).shards.stale).toBeGreaterThan(0);
@@ -119,6 +126,30 @@ test("a stopped worker releases its claims", async () => {
   await expect.poll(() => filesIn(job, "parts"), { interval: 5 }).not.toEqual([]);
   worker.kill("SIGTERM");
   expect((await worker).exitCode).toBe(143);
+  expect(await filesIn(job, "claims")).toEqual([]);
+});
+
+test("a signal while the model is loaded stops the worker", async () => {
+  const job = await temporaryFolder();
+  await plannedJob(photos, job);
+  const run = runBulkWorker(await tinyWorker(job), { signal: AbortSignal.abort() });
+  await expect(run).rejects.toThrow(/^stopped$/);
+  expect(await filesIn(job, "parts")).toEqual([]);
+  expect(await filesIn(job, "claims")).toEqual([]);
+});
+
+test("the claim of a worker that was killed after its last file does not count, and the next run removes it", async () => {
+  const job = await temporaryFolder();
+  await plannedJob(photos, job);
+  const variables = await tinyWorker(job);
+  await runBulkWorker(variables);
+  const now = new Date().toISOString();
+  const claim = { schema: 1, worker: 0, host: "gone", startedAt: now, beatAt: now, images: 1 };
+  await writeFile(join(job, "claims", "000000.json"), JSON.stringify(claim));
+  const store = await openStore(job);
+  const { shards } = await jobStatus(store, await readJob(store), 10);
+  expect(shards).toMatchObject({ done: shards.total, running: 0, stale: 0 });
+  await runBulkWorker(variables);
   expect(await filesIn(job, "claims")).toEqual([]);
 });
 

@@ -63,8 +63,12 @@ export async function jobStatus(
   staleSeconds: number,
 ): Promise<JobStatus> {
   const done = await doneShards(store, job);
+  // a worker that was killed may leave the claim of a shard that is done
+  const finished = new Set([...done].map(keys.claim));
   const claimKeys: string[] = [];
-  for await (const { key } of store.list(keys.claims)) claimKeys.push(key);
+  for await (const { key } of store.list(keys.claims)) {
+    if (!finished.has(key)) claimKeys.push(key);
+  }
   const [records, claims] = await Promise.all([
     mapConcurrently([...done], 32, async (shard) => {
       const key = keys.record(shard, job.shards[shard]!.hash);

@@ -1,12 +1,34 @@
 import type { Stats } from "node:fs";
 import { link, open, readdir, readFile, rename, rm, stat } from "node:fs/promises";
-import { basename, dirname, join, resolve } from "node:path";
-import { makeFolder, ownSuffix } from "../../model-tools/files/publish-file.ts";
+import { dirname, join, resolve } from "node:path";
+import { abandonedAfterMs, makeFolder, ownSuffix } from "../../model-tools/files/publish-file.ts";
 import { type Store, type StoredObject, StoreError, type StoreErrorCode } from "./store.ts";
 
 export function openFolderStore(folder: string): Store {
   const address = resolve(folder);
   const pathOf = (key: string) => join(address, key);
+  const drafts = join(address, ".drafts");
+  let cleaned: Promise<void> | undefined;
+  /** Writes a hidden file, flushes it to the disk and publishes it. */
+  const writeDraft = async (path: string, content: Uint8Array | string, publish: typeof rename) => {
+    await makeFolder(dirname(path));
+    await makeFolder(drafts);
+    cleaned ??= removeAbandoned(drafts);
+    await cleaned;
+    const draft = join(drafts, ownSuffix());
+    try {
+      const file = await open(draft, "wx");
+      try {
+        await file.writeFile(content);
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+      await publish(draft, path);
+    } finally {
+      await rm(draft, { force: true });
+    }
+  };
   return {
     address,
     async *list(prefix = "") {
@@ -41,25 +63,12 @@ export function openFolderStore(folder: string): Store {
   };
 }
 
-/** Writes a hidden file beside `path`, flushes it to the disk and publishes it. */
-async function writeDraft(
-  path: string,
-  content: Uint8Array | string,
-  publish: (draft: string, path: string) => Promise<void>,
-): Promise<void> {
-  await makeFolder(dirname(path));
-  const draft = join(dirname(path), `.${basename(path)}.${ownSuffix()}.part`);
-  try {
-    const file = await open(draft, "wx");
-    try {
-      await file.writeFile(content);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await publish(draft, path);
-  } finally {
-    await rm(draft, { force: true });
+/** Removes the drafts of killed processes. */
+async function removeAbandoned(drafts: string): Promise<void> {
+  for (const name of await readdir(drafts)) {
+    const draft = join(drafts, name);
+    const writtenAt = (await stat(draft).catch(() => undefined))?.mtimeMs ?? Date.now();
+    if (Date.now() - writtenAt > abandonedAfterMs) await rm(draft, { force: true });
   }
 }
 

@@ -43,6 +43,8 @@ export class ShardTask {
   /** {@link #images} at the last heartbeat. */
   #beatImages = 0;
   #bytesRead = 0;
+  #claimWritten: Promise<void> = Promise.resolve();
+  #isReleased = false;
 
   private constructor(shard: number, context: ShardContext) {
     this.shard = shard;
@@ -69,13 +71,16 @@ export class ShardTask {
 
   /** Refreshes the claim if there was progress since the last call. */
   async beat(): Promise<void> {
-    if (this.#images === this.#beatImages) return;
+    if (this.#isReleased || this.#images === this.#beatImages) return;
     this.#beatImages = this.#images;
     this.#beatAt = new Date().toISOString();
     await this.#writeClaim();
   }
 
+  /** Removes the claim, after a heartbeat in progress. */
   async release(): Promise<void> {
+    this.#isReleased = true;
+    await this.#claimWritten.catch(() => {});
     await this.#context.store.remove(keys.claim(this.shard));
   }
 
@@ -208,7 +213,9 @@ export class ShardTask {
       beatAt: this.#beatAt,
       images: this.#images,
     };
-    await this.#context.store.write(keys.claim(this.shard), `${JSON.stringify(claim)}\n`);
+    const text = `${JSON.stringify(claim)}\n`;
+    this.#claimWritten = this.#context.store.write(keys.claim(this.shard), text);
+    await this.#claimWritten;
   }
 }
 

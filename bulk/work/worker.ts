@@ -49,6 +49,8 @@ export async function runBulkWorker(
   const opened = await openPipeline(job.model, env);
   const { pipeline, fingerprint } = opened;
   const tasks = new Set<ShardTask>();
+  const stop = new AbortController();
+  let claiming: Promise<ShardTask | undefined> | undefined;
   const beats = setInterval(() => {
     // a failed beat is repeated by the next one; a persistent failure appears when the part is written
     for (const task of tasks) void task.beat().catch(() => {});
@@ -56,12 +58,14 @@ export async function runBulkWorker(
   try {
     await requireFingerprint(store, fingerprint);
     const counts = { shards: 0, images: 0, errors: 0, bytes: 0 };
-    const stop = new AbortController();
     const stopped = new Promise<never>((_, reject) => {
       stop.signal.addEventListener("abort", () => reject(stop.signal.reason));
     });
     stopped.catch(() => {});
-    signal?.addEventListener("abort", () => stop.abort(new WorkerError("stopped")));
+    const onAbort = () => stop.abort(new WorkerError("stopped"));
+    signal?.addEventListener("abort", onAbort);
+    // while the model was loaded
+    if (signal?.aborted) onAbort();
     const context = {
       store,
       job,
@@ -89,9 +93,11 @@ export async function runBulkWorker(
       const writing = new Set<Promise<unknown>>();
       for await (const shard of openShards(store, job, env)) {
         stop.signal.throwIfAborted();
-        const task = await ShardTask.claim(shard, context);
+        claiming = ShardTask.claim(shard, context);
+        const task = await claiming;
         if (task === undefined) continue;
         tasks.add(task);
+        stop.signal.throwIfAborted();
         const { finished } = await task.start();
         const written = finished.then(() => {
           counts.shards += 1;
@@ -110,6 +116,9 @@ export async function runBulkWorker(
     return counts;
   } finally {
     clearInterval(beats);
+    stop.abort();
+    // adds the last task
+    await claiming?.catch(() => {});
     await Promise.allSettled([...tasks].map((task) => task.release()));
     await opened.close();
   }
@@ -123,11 +132,20 @@ async function* openShards(
 ): AsyncGenerator<number> {
   const count = job.shards.length;
   let done = await doneShards(store, job);
+  await removeClaims(store, done);
   for (let shard = own; shard < count; shard += workers) if (!done.has(shard)) yield shard;
   if (workers === 1) return;
   done = await doneShards(store, job);
   for (let shard = count - 1; shard >= 0; shard--) {
     if (shard % workers !== own && !done.has(shard)) yield shard;
+  }
+}
+
+/** Removes the claims of shards that are done, left by workers that were killed before they removed them. */
+async function removeClaims(store: Store, done: ReadonlySet<number>): Promise<void> {
+  const finished = new Set([...done].map(keys.claim));
+  for await (const { key } of store.list(keys.claims)) {
+    if (finished.has(key)) await store.remove(key);
   }
 }
 
