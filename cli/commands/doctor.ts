@@ -1,7 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import type { Command } from "commander";
 import { z } from "zod";
-import { parseAs, parseJson } from "../../contract/parse.ts";
 import {
   type HostRequirements,
   hostRequirements,
@@ -12,6 +11,7 @@ import {
   clusterRequirements,
   clusterRequirementsVariable,
 } from "../../constructs/kubernetes/cluster-requirements.ts";
+import { parseAs, parseJson } from "../../contract/parse.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { projectFolder } from "../../model-tools/files/folders.ts";
 import { hostRequirementsIn, sharedHostNotes } from "../../stacks/shared/shared-hosts.ts";
