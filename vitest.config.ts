@@ -22,7 +22,7 @@ const endToEndRunTests = [
   "cli/model/model-deploy.test.ts",
   "verify/verify.test.ts",
   "verify/drills/rollout.test.ts",
-  "examples/photo-dedupe/{main,embed}.test.ts",
+  "examples/photo-dedupe/{main,embed,search}.test.ts",
 ];
 
 /** Tests of whole servers, which run on the compiled code alone. */

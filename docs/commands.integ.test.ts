@@ -27,7 +27,14 @@ const givenFiles: Readonly<Record<string, string>> = {
 };
 
 /** Folders with installed packages; the copy links to them. */
-const packages = ["", "bench", "examples/photo-dedupe", "inference-image", "cli"];
+const packages = [
+  "",
+  "bench",
+  "examples/photo-dedupe",
+  "examples/search",
+  "inference-image",
+  "cli",
+];
 
 /** Replacement of `npx`, which would run the linked program of this checkout instead of the copy. */
 const npx = `#!/bin/sh

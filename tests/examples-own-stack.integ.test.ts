@@ -208,15 +208,25 @@ describe("the client", () => {
   });
 });
 
-test("photo-dedupe scans, embeds and groups photos with the packed client", async () => {
-  const cwd = join(folder, "photo-dedupe");
-  const ours = join(root, "examples/photo-dedupe");
-  await cp(ours, cwd, {
-    recursive: true,
-    filter: (file) => !/\.test\.ts$|\/test-|node_modules/.test(file.slice(ours.length)),
+test("photo-dedupe scans, embeds and groups photos with the packed client and command line", async () => {
+  const packed = join(folder, "packed-cli");
+  await mkdir(packed);
+  await succeed("npm", ["run", "build", "-w", "cli"], { cwd: root });
+  await succeed("npm", ["pack", join(root, "cli/dist"), "--pack-destination", packed], {
+    cwd: root,
   });
+  const [cli] = await readdir(packed);
   const client = tarballs.filter((file) => file.includes("clipstack-client"));
-  await succeed("npm", [...install, ...client], { cwd });
+  for (const name of ["search", "photo-dedupe"]) {
+    const ours = join(root, "examples", name);
+    const copy = join(folder, name);
+    await cp(ours, copy, {
+      recursive: true,
+      filter: (file) => !/\.test\.ts$|\/test-|node_modules/.test(file.slice(ours.length)),
+    });
+    await succeed("npm", [...install, ...client, join(packed, cli!)], { cwd: copy });
+  }
+  const cwd = join(folder, "photo-dedupe");
   const photos = join(cwd, "photos");
   await mkdir(photos);
   await cp(photo, join(photos, "a.jpg"));
@@ -224,7 +234,8 @@ test("photo-dedupe scans, embeds and groups photos with the packed client", asyn
   const dedupe = (...args: readonly string[]) =>
     succeed(process.execPath, ["clipstack-dedupe.mjs", ...args], { cwd });
   expect((await dedupe("scan", "photos")).stdout).toContain("2 photos read");
-  const model = ["--mode", "local", "--model-file", await tinyModel()];
-  expect((await dedupe("embed", ...model)).stdout).toMatch(/^1 photos embedded/m);
+  expect((await dedupe("embed", "--weights", await tinyModel())).stdout).toMatch(
+    /^1 photos embedded/m,
+  );
   expect((await dedupe("group")).stdout).toContain("1 groups with 2 of 2 photos");
 });

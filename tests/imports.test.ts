@@ -33,6 +33,7 @@ const packages = [
   "monitoring",
   "contract",
   "examples/photo-dedupe",
+  "examples/search",
 ];
 
 const checksArtefact =
@@ -81,11 +82,11 @@ const guarded: readonly { readonly name: RegExp; readonly only: readonly string[
   { name: /^@cdktf\/provider-[a-z]+$/, only: [] },
   {
     name: /^(fastify|@fastify\/)/,
-    only: ["inference-image/", "emulator/", "http/", "examples/photo-dedupe/"],
+    only: ["inference-image/", "emulator/", "http/", "examples/"],
   },
   {
     name: /^(onnxruntime-node|sharp)$/,
-    only: ["inference/", "model-tools/samples/", "examples/photo-dedupe/", "lab/dedupe/"],
+    only: ["inference/", "model-tools/samples/", "examples/", "lab/dedupe/"],
   },
   // the contract is plain data and schemas
   {

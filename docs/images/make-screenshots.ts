@@ -64,7 +64,7 @@ async function reviewPage(from: Browser): Promise<void> {
     execFileSync(process.execPath, [...importModel, "--output", weights], { stdio: "inherit" });
     await makePhotos(join(folder, "photos"));
     dedupe("scan", "photos");
-    dedupe("embed", "--mode", "local", "--model", model, "--model-file", weights);
+    dedupe("embed", "--model", model, "--weights", weights);
     dedupe("group");
     const page = spawn(process.execPath, [program, "review", "--port", "0"], {
       cwd: folder,

@@ -1,240 +1,144 @@
-import { createHash } from "node:crypto";
-import { readFile } from "node:fs/promises";
-import { ClientError, type InferenceClient, maxImagesPerRequest } from "@clipstack/client";
-import pMap from "p-map";
-import pRetry from "p-retry";
-import { DedupeError, reasonOf } from "./dedupe-error.ts";
-import { type IndexModel, probePicture, useModel, type Weights } from "./index-model.ts";
-import { heic, openPhoto } from "./open-photo.ts";
-import type { PhotoDatabase } from "./photo-database.ts";
-import { openProgress, type Progress } from "./progress.ts";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
+import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { readErrors } from "../search/table.ts";
+import { embeddedImages, jobOf, readVectors, type Weights, weightsSetting } from "./embeddings.ts";
+import { openPhoto } from "./open-photo.ts";
+import { type PhotoDatabase, writeSetting } from "./photo-database.ts";
+import { DedupeError, type Progress, reasonOf } from "./report.ts";
 
 export interface EmbedOptions {
-  readonly client: InferenceClient;
   /** Name of the model's spec. */
   readonly model: string;
-  /** Location of the model, for messages, such as `embed at http://…`. */
-  readonly location: string;
-  /** Maximum time to retry while the service is unavailable. */
-  readonly waitSeconds: number;
-  /** Whether embeddings by other weights of the model are replaced; otherwise they are an error. */
+  /** Whether the embeddings of the model are computed again, for example by other weights. */
   readonly replace: boolean;
-  /** Receives a line for each photo that cannot be embedded. */
-  readonly progress?: Progress;
-  /** Stops after the current batch; the index keeps all embeddings so far. */
-  readonly signal?: AbortSignal;
+  /** As of `clipstack bulk run`. */
+  readonly weights?: string;
+  readonly precision?: string;
+  readonly triton?: string;
+  readonly workers?: number;
+  readonly patience?: number;
+  readonly progress: Progress;
 }
-
-export interface EmbedResult {
-  readonly embedded: number;
-  readonly failed: number;
-  /** Photos without an embedding. */
-  readonly remaining: number;
-  readonly weights: Weights;
-  readonly imagesPerSecond: number;
-  readonly stopped: boolean;
-}
-
-interface PendingPhoto {
-  readonly path: string;
-  readonly md5: string;
-  readonly format: string;
-  readonly width: number;
-  readonly height: number;
-}
-
-interface LoadedPhoto {
-  readonly photo: PendingPhoto;
-  readonly image: Uint8Array | Error;
-}
-
-/** Every request starts with the probe, because the model can change: by a redeployment, or by the fallback of the mode `auto`. */
-const photosPerRequest = maxImagesPerRequest - 1;
-/** Photos per call of the client, which keeps two requests in flight. */
-const batchSize = 2 * photosPerRequest;
-
-const transient: ReadonlySet<ClientError["code"]> = new Set([
-  "unavailable",
-  "timeout",
-  "overloaded",
-]);
-
-/** Sends images to the service, and verifies that it runs the index's model. */
-type Send = (images: readonly Uint8Array[]) => Promise<readonly Float32Array[]>;
 
 /**
- * Embeds every photo without an embedding by the model. Photos with the same bytes are embedded once.
+ * Embeds every content without an embedding by the model with `clipstack bulk`. A photo that cannot be decoded is reported.
  *
- * @throws {DedupeError} if the index has embeddings by another model, or the service stays unavailable
+ * @throws {DedupeError} if there are no photos, or `clipstack bulk` fails, as for other weights than those of the embeddings
  */
-export async function embed(database: PhotoDatabase, options: EmbedOptions): Promise<EmbedResult> {
-  const { progress = openProgress(), signal } = options;
-  const { send, model } = await openSend(database, options);
-  const photos = pendingPhotos(database, model);
+export async function embed(database: PhotoDatabase, options: EmbedOptions) {
+  const { model, replace, progress } = options;
+  const job = jobOf(database, model);
+  await copyHeic(database, progress);
+  const images = embeddedImages(database).filter(({ etag }) => etag !== "");
+  if (images.length === 0) {
+    throw new DedupeError("failed", "no photos: run 'clipstack-dedupe scan' first");
+  }
+  if (replace) {
+    await rm(job, { recursive: true, force: true });
+    for (const table of ["pairs", "compared"]) {
+      database.run(`DELETE FROM ${table} WHERE model = ?`, model);
+    }
+  }
+  const { count: before } = await readVectors(database, { name: model });
   const startedAt = performance.now();
-  let failed = 0;
-  const fail = ({ path }: PendingPhoto, problem: string) => {
-    failed++;
-    progress.note(`${path}: ${problem}`);
-  };
-
-  let next = loadPhotos(photos.slice(0, batchSize));
-  for (let first = 0; first < photos.length && !signal?.aborted; first += batchSize) {
-    const loaded = await next;
-    // read while the service computes
-    next = loadPhotos(photos.slice(first + batchSize, first + 2 * batchSize));
-    try {
-      await embedBatch(database, { loaded, model, send, fail });
-    } catch (error) {
-      if (!signal?.aborted) throw error;
-    }
-    progress.update(`${Math.min(first + batchSize, photos.length)} of ${photos.length} photos`);
-  }
-  progress.end();
-  const remaining = pendingPhotos(database, model).length;
-  const embedded = photos.length - remaining;
-  return {
-    embedded,
-    failed,
-    remaining,
-    weights: model.weights,
-    imagesPerSecond: (1000 * embedded) / (performance.now() - startedAt),
-    stopped: signal?.aborted === true,
-  };
+  const list = join(job, "photos.csv");
+  const lines = images.map(({ uri, etag }) => `"${uri.replaceAll('"', '""')}",${etag}\n`);
+  await mkdir(job, { recursive: true });
+  await writeFile(list, `uri,etag\n${lines.join("")}`);
+  await bulk("plan", list, "--job", job, "--model", model);
+  await bulk("run", job, ...runOptions(options));
+  const weights = weightsOf(options);
+  writeSetting(database, weightsSetting(model), weights);
+  const embedded = (await readVectors(database, { name: model })).count - before;
+  const failed = await reportFailures(database, job, progress);
+  const imagesPerSecond = (1000 * embedded) / (performance.now() - startedAt);
+  return { embedded, failed, weights, imagesPerSecond };
 }
 
-/** Records the service's model; the returned function rejects embeddings of any other. */
-async function openSend(
-  database: PhotoDatabase,
-  options: EmbedOptions,
-): Promise<{ readonly send: Send; readonly model: IndexModel }> {
-  const probe = await probePicture();
-  const [embedding] = await sendWithRetries([probe], options);
-  const model = useModel(database, embedding!, options);
-  return {
-    model,
-    async send(images) {
-      const sent = images.flatMap((image, i) =>
-        i % photosPerRequest === 0 ? [probe, image] : [image],
-      );
-      const embeddings = await sendWithRetries(sent, options);
-      for (const embedding of embeddings.filter((_, i) => sent[i] === probe)) {
-        useModel(database, embedding, { ...options, replace: false });
-      }
-      return embeddings.filter((_, i) => sent[i] !== probe);
-    },
-  };
-}
-
-interface Batch {
-  readonly loaded: readonly LoadedPhoto[];
-  readonly model: IndexModel;
-  readonly send: Send;
-  readonly fail: (photo: PendingPhoto, problem: string) => void;
-}
-
-async function embedBatch(
-  database: PhotoDatabase,
-  { loaded, model, send, fail }: Batch,
-): Promise<void> {
-  const batch: { readonly photo: PendingPhoto; readonly image: Uint8Array }[] = [];
-  for (const { photo, image } of loaded) {
-    if (image instanceof Error) fail(photo, reasonOf(image));
-    else batch.push({ photo, image });
-  }
-  while (batch.length > 0) {
-    try {
-      const vectors = await send(batch.map(({ image }) => image));
-      database.transaction(() => {
-        for (const [i, { photo }] of batch.entries()) {
-          database.run(
-            "INSERT OR REPLACE INTO embeddings (model, md5, vector) VALUES (?, ?, ?)",
-            model.id,
-            photo.md5,
-            new Uint8Array(vectors[i]!.slice().buffer),
-          );
-        }
-      });
-      return;
-    } catch (error) {
-      if (!(error instanceof ClientError) || error.image === undefined) throw error;
-      // every request starts with the probe
-      const at = error.image - 1 - Math.floor(error.image / maxImagesPerRequest);
-      const [unreadable] = batch.splice(at, 1);
-      fail(unreadable!.photo, error.problem.replace(/^image \d+ /, ""));
-    }
-  }
-}
-
-function pendingPhotos(database: PhotoDatabase, { id }: IndexModel): readonly PendingPhoto[] {
-  return database.all(
-    `SELECT min(path) AS path, md5, format, width, height FROM photos
-     WHERE state = 'present' AND md5 NOT IN (SELECT md5 FROM embeddings WHERE model = ?)
-     GROUP BY md5 ORDER BY path`,
-    id,
-  );
-}
-
-/** Calls the client, with retries at growing intervals while the service is unavailable. */
-async function sendWithRetries(
-  images: readonly Uint8Array[],
-  { client, waitSeconds, progress, signal }: EmbedOptions,
-): Promise<readonly Float32Array[]> {
-  const isTransient = (error: unknown) => error instanceof ClientError && transient.has(error.code);
-  try {
-    return await pRetry(() => client.embed(images), {
-      retries: Number.POSITIVE_INFINITY,
-      maxRetryTime: waitSeconds * 1000,
-      minTimeout: 500,
-      maxTimeout: 30_000,
-      randomize: true,
-      signal,
-      shouldRetry: ({ error }) => isTransient(error),
-      onFailedAttempt: ({ error, attemptNumber }) => {
-        if (attemptNumber > 1 || !(error instanceof ClientError) || !isTransient(error)) return;
-        progress?.note(`${error.problem}: retrying for up to ${waitSeconds} s`);
-      },
-    });
-  } catch (cause) {
-    if (!(cause instanceof ClientError) || !isTransient(cause)) throw cause;
-    throw new DedupeError(
-      "failed",
-      `${cause.problem}: gave up after ${waitSeconds} s; run the same command again to resume`,
-      { cause },
-    );
-  }
-}
-
-/** Loads photos; one that cannot be read has its error. */
-function loadPhotos(photos: readonly PendingPhoto[]): Promise<readonly LoadedPhoto[]> {
-  const load = async (photo: PendingPhoto) => ({
-    photo,
-    image: await imageToSend(photo).catch((error: Error) => error),
-  });
-  return pMap(photos, load, { concurrency: 4 });
-}
-
-/** A larger file, or a HEIC, is sent as a smaller copy, so that a request of 32 stays far below the server's limit of 64 MiB. */
-const maxSentBytes = 512 * 1024;
-/** Pixel limit of the embed server. */
-const maxSentPixels = 40_000_000;
 /** Shorter side of the copy: at least twice the input of every model of the catalogue. */
 export const copySide = 512;
 
-/** @throws {Error} one line, if the photo cannot be read or has changed since the scan */
-async function imageToSend(photo: PendingPhoto): Promise<Uint8Array> {
-  const { path, md5, format, width, height } = photo;
-  const file = await readFile(path);
-  if (createHash("md5").update(file).digest("hex") !== md5) {
-    throw new Error("has changed since the scan: scan again");
+/** Makes a JPEG copy of each HEIC content, which workers cannot decode. */
+async function copyHeic(database: PhotoDatabase, progress: Progress): Promise<void> {
+  for (const { uri, path, etag } of embeddedImages(database)) {
+    if (etag !== "") continue;
+    progress.update(`converting ${path}`);
+    await mkdir(dirname(uri), { recursive: true });
+    try {
+      const { image } = await openPhoto(await readFile(path));
+      await image
+        .flatten({ background: "white" })
+        .resize(copySide, copySide, { fit: "outside", withoutEnlargement: true })
+        .toColourspace("srgb")
+        .jpeg({ quality: 95, chromaSubsampling: "4:4:4" })
+        .toFile(`${uri}.draft`);
+      await rename(`${uri}.draft`, uri);
+    } catch (error) {
+      database.run("UPDATE photos SET state = 'unreadable' WHERE path = ?", path);
+      progress.note(`${path}: cannot be read: ${reasonOf(error)}`);
+    }
   }
-  const isSmall = file.length <= maxSentBytes && width * height <= maxSentPixels;
-  if (isSmall && format !== heic) return file;
-  const { image } = await openPhoto(file);
-  return image
-    .flatten({ background: "white" })
-    .resize(copySide, copySide, { fit: "outside", withoutEnlargement: true })
-    .toColourspace("srgb")
-    .jpeg({ quality: 95, chromaSubsampling: "4:4:4" })
-    .toBuffer();
+}
+
+/** Reports the photos that a worker could not read. @returns Their number. */
+async function reportFailures(database: PhotoDatabase, job: string, progress: Progress) {
+  const byUri = new Map(embeddedImages(database).map((image) => [image.uri, image]));
+  let failed = 0;
+  for (const { uri, code, reason } of await readErrors(job)) {
+    const image = byUri.get(uri);
+    if (image === undefined) continue;
+    failed++;
+    // a photo that has changed or disappeared since the scan
+    const isOutdated = ["changed", "missing", "denied"].includes(code);
+    const text = isOutdated ? `${reason}: scan again` : `${image.path}: cannot be read: ${reason}`;
+    progress.note(text);
+    if (isOutdated) continue;
+    database.run("UPDATE photos SET state = 'unreadable' WHERE sha256 = ?", image.sha256);
+  }
+  return failed;
+}
+
+function runOptions(options: EmbedOptions): readonly string[] {
+  const names = ["weights", "precision", "triton", "workers", "patience"] as const;
+  const given = names.flatMap((name) =>
+    options[name] === undefined ? [] : [`--${name}`, String(options[name])],
+  );
+  // photos that cannot be read stop nothing
+  return [...given, "--max-errors", "100"];
+}
+
+/** Weights of a file on this machine; those of a service are unknown. */
+function weightsOf({ model, weights, triton }: EmbedOptions): Weights {
+  if (triton !== undefined) return "unknown";
+  if (weights === "tiny" || weights === "generated") return "random";
+  const info = `${weights ?? modelFile(model)}.json`;
+  const { source } = existsSync(info) ? JSON.parse(readFileSync(info, "utf8")) : {};
+  return source === "generated" ? "random" : "unknown";
+}
+
+/** Path of a tower in the model repository of the working directory, where `clipstack model` writes it. */
+export function modelFile(model: string, tower: "" | "_text" = ""): string {
+  return join("model_repository", `${model.replaceAll("-", "_")}${tower}`, "1", "model.onnx");
+}
+
+/** sharp's limit, for the embeddings as for the other steps. */
+const maxPixels = 0x3fff ** 2;
+
+/** Runs `clipstack bulk`, which prints its progress and the reason of a failure, and ends with this process. */
+async function bulk(...args: readonly string[]): Promise<void> {
+  const manifest = createRequire(import.meta.url).resolve("clipstack/package.json");
+  const { bin } = JSON.parse(readFileSync(manifest, "utf8"));
+  const defaults = { MAX_IMAGE_PIXELS: String(maxPixels), MODEL_REPOSITORY: "model_repository" };
+  const child = spawn(process.execPath, [join(dirname(manifest), bin.clipstack), "bulk", ...args], {
+    stdio: ["ignore", "ignore", "inherit"],
+    env: { ...defaults, ...process.env },
+  });
+  const [code] = await once(child, "close");
+  const hint = "if the model has other weights now, embed all photos again with --replace";
+  if (code === 2) throw new DedupeError("usage", hint);
+  if (code !== 0) throw new DedupeError("failed", "stopped: run the same command again to resume");
 }

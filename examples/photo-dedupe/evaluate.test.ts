@@ -4,6 +4,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { evaluate } from "./evaluate.ts";
 import { group } from "./group.ts";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";
+import { addPhotos } from "./test-index.ts";
 import { silent, temporaryFolder } from "./test-photos.ts";
 
 let folder: string;
@@ -12,7 +13,7 @@ let database: PhotoDatabase;
 beforeEach(() => {
   folder = join(temporaryFolder(), "photos");
   mkdirSync(folder);
-  database = openPhotoDatabase(join(folder, "../photos.db"), "create");
+  database = openPhotoDatabase(join(folder, "../index"), "create");
 });
 
 afterEach(() => database.close());
@@ -21,24 +22,19 @@ interface Photo {
   readonly file: string;
   readonly original: string;
   readonly hash: string;
-  readonly angle: number;
+  /** Of the embedding. */
+  readonly angle?: number;
 }
 
 function write(photos: readonly Photo[]): void {
-  database.run(
-    "INSERT INTO models VALUES (1, 'example', 2, '[1,0]', 'unknown', NULL, NULL, NULL, NULL)",
-  );
-  for (const { file, hash, angle } of photos) {
-    database.run(
-      `INSERT INTO photos (path, root, bytes, mtime_ms, state, seen, md5, hash) VALUES (?, ?, 1, 1, 'present', 1, ?, ?)`,
-      join(folder, file),
-      folder,
-      file,
+  addPhotos(
+    database,
+    photos.map(({ file, hash, angle }) => ({
+      path: join(folder, file),
       hash,
-    );
-    const vector = new Uint8Array(new Float32Array([Math.cos(angle), Math.sin(angle)]).buffer);
-    database.run("INSERT INTO embeddings (model, md5, vector) VALUES (1, ?, ?)", file, vector);
-  }
+      vector: angle === undefined ? undefined : [Math.cos(angle), Math.sin(angle)],
+    })),
+  );
   const labels = photos.map(({ file, original }) => ({ file, original }));
   writeFileSync(join(folder, "labels.json"), JSON.stringify(labels));
 }
@@ -88,8 +84,7 @@ test("computes precision and recall of the groups", async () => {
 });
 
 test("omits embeddings while some are missing", async () => {
-  write(photos);
-  database.run("DELETE FROM embeddings WHERE md5 = 'a-crop.jpg'");
+  write(photos.map((photo, i) => (i === 2 ? { ...photo, angle: undefined } : photo)));
   expect((await evaluate(database, folder, { confirm: 20 })).embedding).toBeUndefined();
 });
 
@@ -107,6 +102,6 @@ test("fails if a labelled photo was not scanned", async () => {
   write(photos);
   database.run("DELETE FROM photos WHERE path LIKE '%b.jpg'");
   await expect(evaluate(database, folder, { confirm: 20 })).rejects.toThrow(
-    `'b.jpg' of the labels is not in '${database.file}': scan '${folder}' first`,
+    `'b.jpg' of the labels is not in '${database.folder}': scan '${folder}' first`,
   );
 });

@@ -1,12 +1,12 @@
 import { readFile, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { readVector } from "./compare.ts";
-import { DedupeError, reasonOf } from "./dedupe-error.ts";
+import { cosine, findModel, modelNames, readVectors, type Weights } from "./embeddings.ts";
+import { readFacts } from "./facts.ts";
 import { readGrouping } from "./group.ts";
-import { cosine, findModel, type IndexModel, type Weights } from "./index-model.ts";
 import { hashDistance } from "./perceptual-hash.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
+import { DedupeError, openProgress, percent, reasonOf } from "./report.ts";
 
 /** File next to the photos with their subjects. */
 export const labelsFile = "labels.json";
@@ -20,22 +20,18 @@ const photoLabel = z.strictObject({
 export type PhotoLabel = z.infer<typeof photoLabel>;
 
 /** Precision and recall over duplicate pairs. */
-export interface PrecisionRecall {
+interface PrecisionRecall {
   /** Share of the found pairs that are duplicates; 1 if none was found. */
   readonly precision: number;
   /** Share of the duplicate pairs that were found. */
   readonly recall: number;
 }
 
-export interface Score extends PrecisionRecall {
-  /** Threshold in bits, or as cosine. */
-  readonly limit: number;
-}
-
 export interface Evaluation {
-  readonly scores: readonly Score[];
+  /** By limit, in bits or as cosine. */
+  readonly scores: readonly (PrecisionRecall & { readonly limit: number })[];
   /** The score with the highest harmonic mean of precision and recall. */
-  readonly best: Score;
+  readonly best: PrecisionRecall & { readonly limit: number };
 }
 
 export interface EvaluateResult {
@@ -52,20 +48,9 @@ export interface EvaluateResult {
   readonly weights: Weights;
 }
 
-export interface EvaluateOptions {
-  /**
-   * Model of the embeddings.
-   *
-   * @default - the only model of the index, if it has one
-   */
-  readonly model?: string;
-  /** Maximum distance of the hashes of a confirmed pair, in bits. */
-  readonly confirm: number;
-}
-
 interface LabelledPair {
   readonly same: boolean;
-  /** Hamming distance of the perceptual hashes. */
+  /** Distance of the perceptual hashes. */
   readonly bits: number;
   readonly cosine: number;
   readonly sameGroup: boolean;
@@ -79,32 +64,34 @@ const cosines = [
 /**
  * Compares every pair of labelled photos: by perceptual hash, by embedding, by both, and by the groups of the last `group`.
  *
+ * @param options - `confirm`: maximum distance of the hashes of a confirmed pair, in bits.
  * @throws {DedupeError} if the labels are missing or invalid, or a labelled photo was not scanned
  */
 export async function evaluate(
   database: PhotoDatabase,
   folder: string,
-  { model: name, confirm }: EvaluateOptions,
+  { model: name, confirm }: { readonly model?: string; readonly confirm: number },
 ): Promise<EvaluateResult> {
   const labels = await readLabels(join(folder, labelsFile));
   const root = await realpath(folder);
-  const hasModel = name !== undefined || database.get("SELECT 1 FROM embeddings LIMIT 1");
-  const model = hasModel ? findModel(database, name) : undefined;
-  const photos = labels.map((label) => readLabelledPhoto(database, { root, folder, label, model }));
-  const vectors = photos.flatMap(({ embedding }) =>
-    embedding === null ? [] : [readVector(database, embedding)],
-  );
-  const embedded = vectors.length === photos.length;
+  const read = () => labels.map((label) => labelledPhoto(database, { root, folder, label }));
+  const contents = new Set(read().map(({ sha256 }) => sha256));
+  await readFacts(database, openProgress(), contents);
+  const photos = read();
+  const isEmbedded = name !== undefined || modelNames(database).length > 0;
+  const model = isEmbedded ? findModel(database, name) : undefined;
+  const vectors = model && (await readVectors(database, model, contents));
+  const isComplete = photos.every(({ sha256 }) => vectors?.of(sha256) !== undefined);
   const pairs = photos.flatMap((a, i) =>
-    photos.slice(i + 1).map((b, j) => ({
+    photos.slice(i + 1).map((b) => ({
       same: a.original === b.original,
       bits: hashDistance(a.hash, b.hash),
-      cosine: embedded ? cosine(vectors[i]!, vectors[i + 1 + j]!) : 0,
+      cosine: isComplete ? cosine(vectors!.of(a.sha256)!, vectors!.of(b.sha256)!) : 0,
       sameGroup: a.position !== null && a.position === b.position,
     })),
   );
   const byEmbedding = (bits: number) =>
-    embedded
+    isComplete
       ? evaluation(pairs, cosines, (pair, limit) => pair.cosine >= limit && pair.bits <= bits)
       : undefined;
   return {
@@ -118,38 +105,23 @@ export async function evaluate(
   };
 }
 
-interface LabelledPhoto {
-  readonly original: string;
-  readonly hash: string;
-  readonly position: number | null;
-  readonly embedding: number | null;
-}
-
-function readLabelledPhoto(
+function labelledPhoto(
   database: PhotoDatabase,
-  {
-    root,
-    folder,
-    label: { file, original },
-    model,
-  }: {
-    readonly root: string;
-    readonly folder: string;
-    readonly label: PhotoLabel;
-    readonly model: IndexModel | undefined;
-  },
-): LabelledPhoto {
-  const row = database.get<Omit<LabelledPhoto, "original">>(
-    `SELECT p.hash, p.position, e.id AS embedding
-     FROM photos p LEFT JOIN embeddings e ON e.model = ? AND e.md5 = p.md5
-     WHERE p.path = ? AND p.state = 'present'`,
-    model?.id ?? 0,
-    join(root, ...file.split("/")),
+  options: { readonly root: string; readonly folder: string; readonly label: PhotoLabel },
+) {
+  const { root, folder, label } = options;
+  const row = database.get<{
+    readonly sha256: string;
+    readonly hash: string;
+    readonly position: number | null;
+  }>(
+    "SELECT sha256, hash, position FROM photos WHERE path = ? AND state = 'present'",
+    join(root, label.file),
   );
-  if (row !== undefined) return { ...row, original };
+  if (row !== undefined) return { ...row, original: label.original };
   throw new DedupeError(
     "usage",
-    `'${file}' of the labels is not in '${database.file}': scan '${folder}' first`,
+    `'${label.file}' of the labels is not in '${database.folder}': scan '${folder}' first`,
   );
 }
 
@@ -187,8 +159,29 @@ function scoreOf(
   const same = pairs.filter((pair) => pair.same).length;
   const found = pairs.filter(isFound);
   const right = found.filter((pair) => pair.same).length;
-  return {
-    precision: found.length === 0 ? 1 : right / found.length,
-    recall: same === 0 ? 1 : right / same,
-  };
+  return { precision: found.length === 0 ? 1 : right / found.length, recall: right / (same || 1) };
+}
+
+export function evaluationText(result: EvaluateResult, confirm: number): string {
+  const { photos, duplicates, hash, embedding, confirmed, groups } = result;
+  const table = (name: string, unit: string, evaluated: Evaluation | undefined) => [
+    ...(evaluated ? [`\n${name}:\n  ${unit.padStart(16)}  precision    recall`] : []),
+    ...(evaluated?.scores ?? []).map((score) => {
+      const mark = score === evaluated?.best ? "  <- best" : "";
+      return `  ${String(score.limit).padStart(16)}    ${percent(score.precision)}   ${percent(score.recall)}${mark}`;
+    }),
+  ];
+  const by = `embeddings, confirmed by a hash with at most ${confirm} different bits`;
+  return [
+    `${photos} labelled photos, ${duplicates} duplicate pairs`,
+    ...table("perceptual hash alone", "different bits", hash),
+    ...table("embeddings alone", "minimum cosine", embedding),
+    ...table(by, "minimum cosine", confirmed),
+    ...(embedding ? [] : ["\nno embeddings: run 'clipstack-dedupe embed' first"]),
+    ...(groups
+      ? [
+          `\npairs in the same group: precision ${percent(groups.precision)}, recall ${percent(groups.recall)}`,
+        ]
+      : []),
+  ].join("\n");
 }

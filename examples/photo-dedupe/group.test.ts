@@ -1,65 +1,16 @@
-import { mkdirSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { onnxChunks } from "../../model-tools/onnx/writer.ts";
+import { maxPairsPerVector } from "../search/cosine-blocks.ts";
 import { type GroupOptions, group } from "./group.ts";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";
-import {
-  cosineBlockGraph,
-  hashPairs,
-  maxPairsPerPhoto,
-  openCosineBlocks,
-} from "./similar-pairs.ts";
-import { cosineBlockModel } from "./test-cosine-block.ts";
+import { addPhotos } from "./test-index.ts";
 import { silent, temporaryFolder } from "./test-photos.ts";
-import { noisyCopies } from "./test-vectors.ts";
 
-test("the embedded graph equals the output of the ONNX writer", () => {
-  const bytes = Buffer.concat([...onnxChunks(cosineBlockModel)].map((chunk) => Buffer.from(chunk)));
-  expect(cosineBlockGraph).toBe(bytes.toString("base64"));
-});
-
-test("finds the same pairs as a simple loop, over all blocks", async () => {
-  const table = noisyCopies({ originals: 1_700, copies: 2, width: 16, noise: 0.1, seed: 3 });
-  const { width, count, data } = table;
-  const expected: string[] = [];
-  for (let a = 0; a < count; a++) {
-    for (let b = a + 1; b < count; b++) {
-      let cosine = 0;
-      for (let k = 0; k < width; k++) cosine += data[a * width + k]! * data[b * width + k]!;
-      if (cosine >= 0.97) expected.push(`${a}-${b}`);
-    }
-  }
-  expect(expected.length).toBeGreaterThan(1_000);
-  const found: string[] = [];
-  const blocks = await openCosineBlocks();
-  const onHit = (a: number, b: number) => found.push(`${a}-${b}`);
-  await blocks.compare(table, table, {
-    limits: new Float32Array(table.count).fill(0.97),
-    self: true,
-    onHit,
-  });
-  await blocks.close();
-  expect(found.sort()).toEqual(expected.sort());
-});
-
-test("finds hashes that differ in few bits", async () => {
-  const hashes = ["0000000000000000", "0000000000000007", "f000000000000000", "fffffff0000fffff"];
-  const pairs: (readonly [number, number])[] = [];
-  await hashPairs(hashes, 4, { onPair: (a, b) => pairs.push([a, b]) });
-  expect(pairs).toEqual([
-    [0, 1],
-    [0, 2],
-  ]);
-});
-
-let folder: string;
 let database: PhotoDatabase;
 
 beforeEach(() => {
-  folder = join(temporaryFolder(), "photos");
-  mkdirSync(folder);
-  database = openPhotoDatabase(join(folder, "../photos.db"), "create");
+  database = openPhotoDatabase(join(temporaryFolder(), "index"), "create");
 });
 
 afterEach(() => database.close());
@@ -73,25 +24,12 @@ const options: GroupOptions = {
   progress: silent,
 };
 
-/** Writes photos that exist only in the index. The same value of `md5` means the same bytes. */
-function write(photos: Readonly<Record<string, readonly number[]>>, md5?: string): void {
-  database.run(
-    "INSERT OR IGNORE INTO models (id, name, width, probe, weights) VALUES (1, 'example', 2, '[1,0]', 'unknown')",
+/** Photos by path. The same value of `sha256` means the same bytes. */
+function write(photos: Readonly<Record<string, readonly number[]>>, sha256?: string): void {
+  addPhotos(
+    database,
+    Object.entries(photos).map(([path, vector]) => ({ path, vector, sha256: sha256 ?? path })),
   );
-  for (const [path, values] of Object.entries(photos)) {
-    database.run(
-      `INSERT INTO photos (path, root, bytes, mtime_ms, state, seen, md5, hash) VALUES (?, '/', 1, 1, 'present', 1, ?, '00ff00ff00ff00ff')`,
-      path,
-      md5 ?? path,
-    );
-    const norm = Math.hypot(...values);
-    const vector = Float32Array.from(values, (value) => value / norm);
-    database.run(
-      "INSERT OR REPLACE INTO embeddings (model, md5, vector) VALUES (1, ?, ?)",
-      md5 ?? path,
-      new Uint8Array(vector.buffer),
-    );
-  }
 }
 
 test("groups similar photos in the order of their paths", async () => {
@@ -154,13 +92,13 @@ test("finds one group of many near-equal photos, with a bounded number of pairs"
   const { groups } = await group(database, options);
   expect(groups.map(({ length }) => length)).toEqual([count]);
   const pairs = database.get<{ readonly n: number }>("SELECT count(*) AS n FROM pairs")!.n;
-  expect(pairs).toBeLessThanOrEqual(count * maxPairsPerPhoto);
+  expect(pairs).toBeLessThanOrEqual(count * maxPairsPerVector);
 });
 
 test("omits missing photos and photos without an embedding", async () => {
-  write({ "/a": [1, 0], "/b": [1, 0], "/c": [1, 0] });
+  write({ "/a": [1, 0], "/c": [1, 0] });
+  addPhotos(database, [{ path: "/b" }]);
   database.run("UPDATE photos SET state = 'gone' WHERE path = '/a'");
-  database.run("DELETE FROM embeddings WHERE md5 = '/b'");
   expect(await group(database, options)).toMatchObject({
     groups: [],
     photos: 1,
@@ -168,20 +106,37 @@ test("omits missing photos and photos without an embedding", async () => {
   });
 });
 
+test("omits the embedding of a photo that has changed since", async () => {
+  write({ "/a": [1, 0], "/b": [1, 0] });
+  database.run("UPDATE photos SET bytes = 2 WHERE path = '/b'");
+  expect(await group(database, options)).toMatchObject({ groups: [], withoutEmbedding: 1 });
+});
+
+test("omits and reports a similar photo that can no longer be read", async () => {
+  write({ "/a": [1, 0], "/b": [1, 0], "/c": [1, 0] });
+  database.run("UPDATE photos SET hash = NULL WHERE path = '/b'");
+  const notes: string[] = [];
+  const progress = { ...silent, note: (text: string) => notes.push(text) };
+  expect((await group(database, { ...options, progress })).groups).toEqual([["/a", "/c"]]);
+  expect(notes).toEqual(["/b: cannot be read: no such file or directory"]);
+});
+
 test("groups by perceptual hash without any embedding", async () => {
-  write({ "/a": [1, 0], "/b": [0, 1] });
-  database.run("DELETE FROM embeddings");
+  addPhotos(database, [{ path: "/a" }, { path: "/b" }, { path: "/c", hash: "0123456789abcdef" }]);
   const { groups, how } = await group(database, { ...options, by: "hash" });
   expect(groups).toEqual([["/a", "/b"]]);
   expect(how).toBe("perceptual hash, at most 8 of 64 bits differ");
 });
 
-test("fails if nothing was scanned or nothing was embedded", async () => {
+test("fails if nothing was scanned or nothing was embedded, and if the model is not the only one", async () => {
   await expect(group(database, options)).rejects.toThrow(
     "no photos: run 'clipstack-dedupe scan' first",
   );
   write({ "/a": [1, 0] });
-  database.run("DELETE FROM embeddings");
+  await expect(group(database, { ...options, model: "other" })).rejects.toThrow(
+    "--model 'other' has no embeddings in the index: must be one of example",
+  );
+  rmSync(join(database.folder, "example"), { recursive: true });
   await expect(group(database, options)).rejects.toThrow(
     "no embeddings: run 'clipstack-dedupe embed' first, or group with --by hash",
   );

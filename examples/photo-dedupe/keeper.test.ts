@@ -9,7 +9,7 @@ const photo = (id: number, properties: Partial<ComparedPhoto> = {}): ComparedPho
   height: 30,
   takenAt: null,
   format: "jpeg",
-  md5: String(id),
+  sha256: String(id),
   ...properties,
 });
 

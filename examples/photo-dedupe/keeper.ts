@@ -7,7 +7,7 @@ export interface ComparedPhoto {
   readonly height: number;
   readonly takenAt: string | null;
   readonly format: string;
-  readonly md5: string;
+  readonly sha256: string;
 }
 
 export interface Keeper {

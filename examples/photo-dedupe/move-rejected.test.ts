@@ -24,14 +24,14 @@ let database: PhotoDatabase;
 // one group of three files, which are not decoded here
 beforeEach(() => {
   folder = join(temporaryFolder(), "photos");
-  database = openPhotoDatabase(join(folder, "../photos.db"), "create");
+  database = openPhotoDatabase(join(folder, "../index"), "create");
   for (const [i, name] of ["sub/a.jpg", "b.jpg", "c.jpg"].entries()) {
     const path = join(folder, name);
     mkdirSync(dirname(path), { recursive: true });
     writeFileSync(path, `photo ${name}`);
     const { size, mtimeMs } = lstatSync(path);
     database.run(
-      `INSERT INTO photos (id, path, root, bytes, mtime_ms, state, md5, hash, format, width, height, seen, position)
+      `INSERT INTO photos (id, path, root, bytes, mtime_ms, state, sha256, hash, format, width, height, seen, position)
        VALUES (?, ?, ?, ?, ?, 'present', ?, '', 'jpeg', 1, 1, 1, 0)`,
       i + 1,
       path,

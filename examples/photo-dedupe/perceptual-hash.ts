@@ -37,26 +37,20 @@ export function perceptualHash(luminance: Uint8Array): string {
 
 /** `[8, 8]`: vertical frequencies 1 to 8 in rows, horizontal ones in columns. */
 function dct(luminance: Uint8Array): Float64Array {
-  const rows = new Float64Array(hashSide * frequencies);
-  for (let y = 0; y < hashSide; y++) {
+  return transformed(transformed(luminance, hashSide), frequencies);
+}
+
+/** Transforms each column of `[32, width]`; the result is transposed, `[width, 8]`. */
+function transformed(values: ArrayLike<number>, width: number): Float64Array {
+  const result = new Float64Array(width * frequencies);
+  for (let x = 0; x < width; x++) {
     for (let k = 0; k < frequencies; k++) {
       let sum = 0;
-      for (let n = 0; n < hashSide; n++) {
-        sum += cosines[k * hashSide + n]! * luminance[y * hashSide + n]!;
-      }
-      rows[y * frequencies + k] = sum;
+      for (let n = 0; n < hashSide; n++) sum += cosines[k * hashSide + n]! * values[n * width + x]!;
+      result[x * frequencies + k] = sum;
     }
   }
-  const coefficients = new Float64Array(frequencies * frequencies);
-  for (let v = 0; v < frequencies; v++) {
-    for (let k = 0; k < frequencies; k++) {
-      let sum = 0;
-      for (let y = 0; y < hashSide; y++)
-        sum += cosines[v * hashSide + y]! * rows[y * frequencies + k]!;
-      coefficients[v * frequencies + k] = sum;
-    }
-  }
-  return coefficients;
+  return result;
 }
 
 /** Returns the two halves of a hash as unsigned 32-bit integers. */

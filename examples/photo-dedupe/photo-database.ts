@@ -1,16 +1,17 @@
-import { existsSync } from "node:fs";
+import { existsSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
 import Database from "libsql";
-import { DedupeError, reasonOf } from "./dedupe-error.ts";
+import { DedupeError, reasonOf } from "./report.ts";
 
 export type SqlValue = number | string | Uint8Array | null;
 
-/** Index of photos, a SQLite file. */
+/** Photos, groups and decisions: the SQLite file of an index. */
 export interface PhotoDatabase {
-  /** Path, as on the command line. */
-  readonly file: string;
+  /** The index, as on the command line: it also contains one folder of `clipstack bulk` per model. */
+  readonly folder: string;
   /** @returns Number of changed rows. */
   run(sql: string, ...values: readonly SqlValue[]): number;
-  /** Returns all rows by column name; a BLOB is an `ArrayBuffer`. */
+  /** Returns all rows by column name. */
   all<Row>(sql: string, ...values: readonly SqlValue[]): readonly Row[];
   get<Row>(sql: string, ...values: readonly SqlValue[]): Row | undefined;
   /** Commits everything that `work` writes, or nothing if it throws. */
@@ -19,9 +20,7 @@ export interface PhotoDatabase {
 }
 
 /** "clip" and the schema version: increment when a table changes. */
-const applicationId = 0x63_6c_70_04;
-/** Version 3 had embeddings of one model. */
-const version3 = 0x63_6c_70_03;
+const applicationId = 0x63_6c_70_05;
 
 const schema = `
   CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -36,98 +35,41 @@ const schema = `
     seen INTEGER NOT NULL,
     -- present | unreadable | gone | moved
     state TEXT NOT NULL,
-    md5 TEXT,
-    hash TEXT,
-    format TEXT,
-    width INTEGER,
-    height INTEGER,
-    taken_at TEXT,
-    -- index of its group; NULL in none, and after the file has changed
+    sha256 TEXT,
+    -- read when the photo is similar to another; heic is known from the scan
+    format TEXT, hash TEXT, width INTEGER, height INTEGER, taken_at TEXT,
+    -- index of its group; NULL in none
     position INTEGER,
-    -- keep | reject; NULL after the file has changed
+    -- keep | reject
     decision TEXT,
     -- path of a moved photo
     moved_to TEXT
   );
-  CREATE INDEX photos_by_md5 ON photos (md5);
-`;
-
-const version4 = `
+  CREATE INDEX photos_by_sha256 ON photos (sha256);
   CREATE INDEX photos_in_groups ON photos (position, decision, state) WHERE position IS NOT NULL;
   CREATE INDEX moved_photos ON photos (path) WHERE state = 'moved';
-  CREATE TABLE models (
-    id INTEGER PRIMARY KEY,
-    -- of the model's spec
-    name TEXT NOT NULL UNIQUE,
-    -- values of an embedding
-    width INTEGER NOT NULL,
-    -- embedding of the probe picture, as JSON
-    probe TEXT NOT NULL,
-    -- random | unknown
-    weights TEXT NOT NULL,
-    -- minimum cosine and maximum hash distance of the stored pairs; NULL before the first comparison
-    threshold REAL,
-    bits INTEGER,
-    -- centres of the cells: [count, width] float32; NULL for one cell
-    centres BLOB,
-    -- number of embeddings when the centres were computed
-    trained INTEGER
-  );
-  -- by content, so that copies share an embedding; float32, little endian, unit norm
-  CREATE TABLE embeddings (
-    id INTEGER PRIMARY KEY,
-    model INTEGER NOT NULL,
-    md5 TEXT NOT NULL,
-    vector BLOB NOT NULL,
-    UNIQUE (model, md5)
-  );
-  -- closest cell of each compared embedding
-  CREATE TABLE cells (
-    model INTEGER NOT NULL,
-    cell INTEGER NOT NULL,
-    embedding INTEGER NOT NULL,
-    PRIMARY KEY (model, cell, embedding)
-  ) WITHOUT ROWID;
-  -- similar pairs of embeddings, a < b
-  CREATE TABLE pairs (
-    model INTEGER NOT NULL,
-    a INTEGER NOT NULL,
-    b INTEGER NOT NULL,
-    cosine REAL NOT NULL,
-    PRIMARY KEY (model, a, b)
-  ) WITHOUT ROWID;
+  -- contents whose embeddings by a model were compared with each other, and the similar pairs
+  CREATE TABLE compared (model TEXT, sha256 TEXT, PRIMARY KEY (model, sha256)) WITHOUT ROWID;
+  CREATE TABLE pairs (model TEXT, a TEXT, b TEXT, cosine REAL, PRIMARY KEY (model, a, b)) WITHOUT ROWID;
   PRAGMA application_id = ${applicationId};
 `;
 
-/** Keeps photos, decisions and embeddings: version 3 knew one model. */
-const migration = `
-  DROP INDEX photos_by_position;
-  ALTER TABLE embeddings RENAME TO old_embeddings;
-  ${version4}
-  INSERT INTO models (id, name, width, probe, weights)
-    SELECT 1, 'openclip-vit-b32', json_array_length(value, '$.probe'), json_extract(value, '$.probe'),
-      json_extract(value, '$.weights') FROM settings WHERE name = 'model';
-  INSERT INTO embeddings (model, md5, vector)
-    SELECT 1, md5, vector FROM old_embeddings WHERE EXISTS (SELECT 1 FROM models);
-  DROP TABLE old_embeddings;
-  DELETE FROM settings WHERE name = 'model';
-`;
-
 /**
- * @param missing - Creates a missing file, or fails.
- * @throws {DedupeError} if the file is missing or is not an index of this version
+ * @param missing - Creates a missing index, or fails.
+ * @throws {DedupeError} if the index is missing or is not of this version
  */
 export function openPhotoDatabase(
-  file: string,
+  folder: string,
   missing: "create" | "fail" = "fail",
 ): PhotoDatabase {
+  const file = join(folder, "photos.db");
   if (missing === "fail" && !existsSync(file)) {
     throw new DedupeError(
       "usage",
-      `--db '${file}' does not exist: run 'clipstack-dedupe scan <folder>' first`,
+      `--index '${folder}' does not exist: run 'clipstack-dedupe scan <folder>' first`,
     );
   }
-  const database = open(file);
+  const database = open(folder, file);
   const statements = new Map<string, Database.Statement>();
   /** Prepared once: a comparison writes many rows. */
   const statement = (sql: string) => {
@@ -135,9 +77,8 @@ export function openPhotoDatabase(
     statements.set(sql, known);
     return known;
   };
-
   return {
-    file,
+    folder,
     run: (sql, ...values) => statement(sql).run(...values).changes,
     all: <Row>(sql: string, ...values: readonly SqlValue[]) =>
       statement(sql).all(...values) as Row[],
@@ -152,23 +93,22 @@ export function openPhotoDatabase(
   };
 }
 
-/** Maximum time to wait for the transaction of another process. */
-const busyTimeoutMs = 10_000;
-
-function open(file: string): Database.Database {
+function open(folder: string, file: string): Database.Database {
   let database: Database.Database | undefined;
   try {
-    database = new Database(file, { timeout: busyTimeoutMs });
+    mkdirSync(folder, { recursive: true });
+    // waits 10 s for the transaction of another process
+    database = new Database(file, { timeout: 10_000 });
     database.pragma("journal_mode = WAL");
     database.pragma("synchronous = NORMAL");
     const found = (name: string) => database?.prepare(`PRAGMA ${name}`).pluck().all()[0];
-    if (found("schema_version") === 0) database.exec(`BEGIN; ${schema} ${version4} COMMIT;`);
-    else if (found("application_id") === version3) database.exec(`BEGIN; ${migration} COMMIT;`);
+    if (found("schema_version") === 0) database.exec(`BEGIN; ${schema} COMMIT;`);
     if (found("application_id") === applicationId) return database;
-    throw new Error("it is not a file of this version of clipstack-dedupe; scan into a new one");
+    throw new Error("it is not of this version of clipstack-dedupe; scan into a new one");
   } catch (cause) {
     database?.close();
-    throw new DedupeError("usage", `--db '${file}' cannot be used: ${reasonOf(cause)}`, { cause });
+    const reason = reasonOf(cause);
+    throw new DedupeError("usage", `--index '${folder}' cannot be used: ${reason}`, { cause });
   }
 }
 
@@ -182,9 +122,6 @@ export function readSetting<Value>(database: PhotoDatabase, name: string): Value
 }
 
 export function writeSetting(database: PhotoDatabase, name: string, value: unknown): void {
-  database.run(
-    "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)",
-    name,
-    JSON.stringify(value),
-  );
+  const text = JSON.stringify(value);
+  database.run("INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", name, text);
 }

@@ -1,25 +1,23 @@
-import { clientBackends, clientModes } from "@clipstack/client";
+import {
+  clientBackends,
+  clientModes,
+  clientOptionsFromEnv,
+  defaultModel,
+  type InferenceClientOptions,
+} from "@clipstack/client";
 import { Command, InvalidArgumentError, Option } from "commander";
+import type { EmbedOptions } from "./embed.ts";
+import type { GroupOptions } from "./group.ts";
 import { linkages } from "./linkage.ts";
 import packageJson from "./package.json" with { type: "json" };
 import { defaultConfirmedBits } from "./perceptual-hash.ts";
+import type { PhotoDatabase } from "./photo-database.ts";
+import { openProgress, printable } from "./report.ts";
 
-/** Loads the code of the commands when one runs, not for `--help`. */
-const commands = () => import("./commands.ts");
-
-const databaseOption = () =>
-  new Option("--db <file>", "index of the photos, a SQLite file").default("photos.db");
-const modelOption = (description: string) => new Option("--model <name>", description);
-const modelFileOption = () =>
-  new Option("--model-file <file>", "ONNX file of the model on this machine");
-const backendOption = () =>
-  new Option("--backend <backend>", "kind of service; default: embed").choices(clientBackends);
-const modeOption = () =>
-  new Option(
-    "--mode <mode>",
-    "on this machine, with the service, or (default: auto) on this machine if the service is unavailable",
-  ).choices(clientModes);
-const urlOption = () => new Option("--url <url>", "http://host:port of the service");
+const indexOption = () =>
+  new Option("--index <folder>", "index of the photos").default("photos-index");
+const modelOption = (text = "model of the embeddings; default: the only one in the index") =>
+  new Option("--model <name>", text);
 const confirmOption = () =>
   new Option(
     "--confirm <bits>",
@@ -27,10 +25,6 @@ const confirmOption = () =>
   )
     .argParser(numberIn(0, 64))
     .default(defaultConfirmedBits);
-const portOption = () =>
-  new Option("--port <port>", "port of the review page; 0 selects a free one")
-    .argParser(numberIn(0, 65_535))
-    .default(8000);
 
 /** Returns the command line, used by `main.ts` and by a test of the documentation. */
 export function dedupeProgram(): Command {
@@ -38,18 +32,7 @@ export function dedupeProgram(): Command {
     .description("Find near-duplicate photos: scan, embed, group, review.")
     .version(packageJson.version)
     .showHelpAfterError("(run with --help for usage and examples)")
-    .addHelpText(
-      "after",
-      `
-Exit codes: 0 success, 1 the command failed, 2 wrong usage or settings.
-
-Example:
-  $ npx clipstack-dedupe scan ~/Pictures
-  $ npx clipstack serve &                     # or any deployed environment
-  $ npx clipstack-dedupe embed
-  $ npx clipstack-dedupe group
-  $ npx clipstack-dedupe review`,
-    );
+    .addHelpText("after", programHelp);
   addScan(program);
   addEmbed(program);
   addGroup(program);
@@ -61,64 +44,121 @@ Example:
   return program;
 }
 
+const programHelp = `
+Exit codes: 0 success, 1 the command failed, 2 wrong usage or settings.
+
+Example:
+  $ npx clipstack-dedupe scan ~/Pictures
+  $ npx clipstack-dedupe embed
+  $ npx clipstack-dedupe group
+  $ npx clipstack-dedupe review`;
+
+interface IndexOption {
+  readonly index: string;
+}
+
+/** Opens an index for one command. */
+async function withIndex<Result>(
+  { index }: IndexOption,
+  work: (database: PhotoDatabase) => Promise<Result>,
+  missing: "create" | "fail" = "fail",
+): Promise<Result> {
+  const { openPhotoDatabase } = await import("./photo-database.ts");
+  const database = openPhotoDatabase(index, missing);
+  try {
+    return await work(database);
+  } finally {
+    database.close();
+  }
+}
+
+async function printWeights({ weights }: { readonly weights: string }): Promise<void> {
+  const { randomWeightsText } = await import("./embeddings.ts");
+  if (weights === "random") console.log(randomWeightsText);
+}
+
 function addScan(program: Command): void {
   program
     .command("scan")
-    .description("read the photos of a folder: JPEG, PNG, WebP and HEIC")
+    .description("list the photos of a folder: JPEG, PNG, WebP and HEIC")
     .argument("<folder>", "searched with all its subfolders; links are not followed")
-    .addOption(databaseOption())
+    .addOption(indexOption())
     .addHelpText(
       "after",
       `
 A photo is read again only if its size or time has changed, so a scan can be stopped and repeated. Several folders can be
-scanned into one file.`,
+scanned into one index.`,
     )
-    .action(async (folder, options) => (await commands()).scanCommand(folder, options));
+    .action(async (folder: string, args: IndexOption) => {
+      const { scan } = await import("./scan.ts");
+      const { read, unchanged, gone, unreadable, closedFolders } = await withIndex(
+        args,
+        (database) => scan(database, { folder, progress: openProgress() }),
+        "create",
+      );
+      console.log(
+        `${read} photos read, ${unchanged} unchanged, ${gone} gone, ${unreadable} cannot be read`,
+      );
+      if (closedFolders > 0) console.log(`${closedFolders} folders cannot be listed`);
+    });
 }
 
 function addEmbed(program: Command): void {
   program
     .command("embed")
-    .description("embed the photos without an embedding, on this machine or with a service")
-    .addOption(databaseOption())
-    .addOption(backendOption())
-    .addOption(modeOption())
-    .addOption(urlOption())
-    .addOption(modelOption("model of the catalogue or of the service; default: openclip-vit-b32"))
-    .addOption(modelFileOption())
+    .description("embed the photos without an embedding, with 'clipstack bulk'")
+    .addOption(indexOption())
+    .addOption(modelOption("model of the catalogue; default: INFERENCE_MODEL, or openclip-vit-b32"))
+    .option("--replace", "embed all photos again, for example with other weights", false)
+    .option("--weights <file>", "tiny, generated, or an ONNX file (default: the model repository)")
+    .option("--precision <name>", "file of the model: fp32, fp16 or int8")
+    .option("--triton <address>", "embed with this Triton server, host:port of gRPC")
+    .option("--workers <number>", "processes that share the cores", numberIn(1, 256))
     .option(
-      "--wait <seconds>",
-      "maximum time to retry while the service is unavailable",
+      "--patience <seconds>",
+      "maximum time to retry while the Triton server is unavailable (default: 600)",
       numberIn(0, 86_400),
-      600,
     )
-    .option("--replace", "replace embeddings by other weights of the model", false)
     .addHelpText(
       "after",
       `
-Defaults come from the environment: INFERENCE_BACKEND, INFERENCE_MODE, INFERENCE_SERVICE_URL, INFERENCE_MODEL, TRITON_GRPC_URL,
-TRITON_MODEL, INFERENCE_API_KEY. A run that was stopped or killed is resumed by the next one.
+A run that was stopped or killed is resumed by the next one. The folder of each model in the index is one of 'clipstack bulk', for
+its commands status and verify.
 
 Examples:
-  $ npx clipstack-dedupe embed --mode local
-  $ npx clipstack-dedupe embed --mode local --model efficientnet-lite0
-  $ npx clipstack-dedupe embed --mode remote --url http://gpu-host:8002
-  $ npx clipstack-dedupe embed --backend triton_grpc --url http://gpu-host:8010 --mode remote`,
+  $ npx clipstack-dedupe embed --model efficientnet-lite0
+  $ npx clipstack-dedupe embed --triton gpu-host:8021`,
     )
-    .action(async (options) => (await commands()).embedCommand(options));
+    .action(async (args: Partial<EmbedOptions> & IndexOption & { replace: boolean }) => {
+      const { embed } = await import("./embed.ts");
+      const model = args.model ?? modelOfEnv() ?? defaultModel.name;
+      const result = await withIndex(args, (database) =>
+        embed(database, { ...args, model, progress: openProgress() }),
+      );
+      const { embedded, failed, imagesPerSecond } = result;
+      console.log(
+        `${embedded} photos embedded (${imagesPerSecond.toFixed(1)} images/s), ${failed} cannot be embedded`,
+      );
+      await printWeights(result);
+    });
+}
+
+function modelOfEnv(): string | undefined {
+  const { model } = clientOptionsFromEnv(process.env);
+  return typeof model === "string" ? model : model?.name;
 }
 
 function addGroup(program: Command): void {
   program
     .command("group")
     .description("group near-duplicate photos")
-    .addOption(databaseOption())
+    .addOption(indexOption())
     .addOption(
       new Option("--by <property>", "property to compare")
         .choices(["embedding", "hash"])
         .default("embedding"),
     )
-    .addOption(modelOption("model of the embeddings; default: the only one in the index"))
+    .addOption(modelOption())
     .option("--threshold <cosine>", "minimum cosine of two embeddings", numberIn(-1, 1), 0.7)
     .addOption(confirmOption())
     .option(
@@ -136,50 +176,101 @@ function addGroup(program: Command): void {
         .default("complete"),
     )
     .option("--list", "print the photos of each group", false)
-    .action(async (options) => (await commands()).groupCommand(options));
+    .action(async (args: Omit<GroupOptions, "progress"> & IndexOption & { list: boolean }) => {
+      const { group } = await import("./group.ts");
+      const result = await withIndex(args, (database) =>
+        group(database, { ...args, progress: openProgress() }),
+      );
+      const { groups, photos, withoutEmbedding, compared, how, seconds } = result;
+      if (args.list) {
+        for (const paths of groups) console.log(`${paths.map(printable).join("\n")}\n`);
+      }
+      console.log(
+        `${groups.length} groups with ${groups.flat().length} of ${photos} photos (${how}; ${seconds.toFixed(1)} s)`,
+      );
+      if (args.by === "embedding")
+        console.log(`${compared} photos compared; stored pairs of earlier runs are reused`);
+      if (withoutEmbedding > 0)
+        console.log(`${withoutEmbedding} photos were not compared: they have no embedding yet`);
+      await printWeights(result);
+    });
 }
+
+type SearchArguments = IndexOption &
+  Partial<Pick<InferenceClientOptions, "backend" | "mode">> & {
+    readonly model?: string;
+    readonly limit: number;
+    readonly url?: string;
+    readonly modelFile?: string;
+    readonly textModelFile?: string;
+  };
 
 function addSearch(program: Command): void {
   program
     .command("search")
     .description("list the photos closest to a text, by a model that embeds texts")
     .argument("<text>", "such as 'a dog on a beach'")
-    .addOption(databaseOption())
-    .addOption(modelOption("model of the embeddings; default: the only one in the index"))
+    .addOption(indexOption())
+    .addOption(modelOption())
+    .option("--limit <photos>", "maximum number of photos", numberIn(1, 100_000), 20)
+    .addOption(new Option("--backend <backend>", "kind of service").choices(clientBackends))
     .addOption(
-      new Option("--limit <photos>", "maximum number of photos")
-        .argParser(numberIn(1, 100_000))
-        .default(20),
+      new Option(
+        "--mode <mode>",
+        "on this machine, with the service, or (default: auto) on this machine if the service is unavailable",
+      ).choices(clientModes),
     )
-    .addOption(backendOption())
-    .addOption(modeOption())
-    .addOption(urlOption())
-    .addOption(modelFileOption())
+    .option("--url <url>", "http://host:port of the service")
+    .option("--model-file <file>", "ONNX file of the model on this machine")
     .option("--text-model-file <file>", "ONNX file of the model's text tower on this machine")
     .addHelpText(
       "after",
       `
 Each line has the cosine of text and photo, which depends on the model. Photos with the same bytes are listed together and count as one.
-The environment variables are those of 'embed', and INFERENCE_TEXT_MODEL_PATH.
+Defaults come from the environment: INFERENCE_BACKEND, INFERENCE_MODE, INFERENCE_SERVICE_URL, INFERENCE_MODEL, TRITON_GRPC_URL,
+TRITON_MODEL, INFERENCE_API_KEY, INFERENCE_TEXT_MODEL_PATH.
 
 Example:
   $ npx clipstack-dedupe search "a dog on a beach" --limit 5`,
     )
-    .action(async (text, options) => (await commands()).searchCommand(text, options));
+    .action(async (text: string, { model = modelOfEnv(), ...args }: SearchArguments) => {
+      const { search } = await import("./search.ts");
+      const result = await withIndex(args, (database) =>
+        search(database, { ...args, text, model, note: openProgress().note }),
+      );
+      for (const { cosine, paths } of result.hits) {
+        for (const path of paths)
+          console.log(`${cosine.toFixed(4).padStart(7)}  ${printable(path)}`);
+      }
+      await printWeights(result);
+    });
 }
 
 function addReview(program: Command): void {
   program
     .command("review")
     .description("show the groups in a browser on this machine: keep, reject, move, restore")
-    .addOption(databaseOption())
-    .addOption(portOption())
+    .addOption(indexOption())
+    .option(
+      "--port <port>",
+      "port of the review page; 0 selects a free one",
+      numberIn(0, 65_535),
+      8000,
+    )
     .addHelpText(
       "after",
       `
 Nothing is deleted: "Move rejected" moves files into 'clipstack-rejected' of the scanned folder, and the page restores them.`,
     )
-    .action(async (options) => (await commands()).reviewCommand(options));
+    .action(async (args: IndexOption & { readonly port: number }) => {
+      const { serveReview } = await import("./review-server.ts");
+      const onListening = (url: string) => console.log(`review page: ${url} (stop with Ctrl-C)`);
+      const stop = new AbortController();
+      for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => stop.abort());
+      await withIndex(args, (database) =>
+        serveReview(database, { port: args.port, signal: stop.signal, onListening }),
+      );
+    });
 }
 
 function addEvaluate(program: Command): void {
@@ -187,10 +278,15 @@ function addEvaluate(program: Command): void {
     .command("evaluate")
     .description("print precision and recall on labelled photos")
     .argument("<folder>", "scanned photos with labels.json")
-    .addOption(databaseOption())
-    .addOption(modelOption("model of the embeddings; default: the only one in the index"))
+    .addOption(indexOption())
+    .addOption(modelOption())
     .addOption(confirmOption())
-    .action(async (folder, options) => (await commands()).evaluateCommand(folder, options));
+    .action(async (folder: string, args: IndexOption & { model?: string; confirm: number }) => {
+      const { evaluate, evaluationText } = await import("./evaluate.ts");
+      const result = await withIndex(args, (database) => evaluate(database, folder, args));
+      console.log(evaluationText(result, args.confirm));
+      await printWeights(result);
+    });
 }
 
 /** Parser of an option's number. */

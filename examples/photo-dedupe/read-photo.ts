@@ -6,8 +6,8 @@ import { hashSide, perceptualHash } from "./perceptual-hash.ts";
 
 /** Properties read from a photo's content. */
 export interface PhotoFacts {
-  /** MD5 of the file, lower-case hexadecimal. */
-  readonly md5: string;
+  /** SHA-256 of the file, hexadecimal. */
+  readonly sha256: string;
   /** Perceptual hash of 64 bits, hexadecimal. */
   readonly hash: string;
   readonly format: string;
@@ -32,7 +32,7 @@ export async function readPhoto(path: string): Promise<PhotoFacts> {
     .raw()
     .toBuffer();
   return {
-    md5: createHash("md5").update(file).digest("hex"),
+    sha256: createHash("sha256").update(file).digest("hex"),
     hash: perceptualHash(luminance),
     format,
     width,

@@ -1,7 +1,5 @@
 import { basename, dirname, relative } from "node:path";
-import { readVector } from "./compare.ts";
-import { readGrouping } from "./group.ts";
-import { cosine } from "./index-model.ts";
+import { cosine } from "./embeddings.ts";
 import { type ComparedPhoto, suggestKeeper } from "./keeper.ts";
 import { hashWords, orientations, orientedDistance } from "./perceptual-hash.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
@@ -27,15 +25,20 @@ interface Similarity {
 }
 
 /** Returns a page of a group; `undefined` if there is none at this position. */
-export function reviewGroup(database: PhotoDatabase, position: number, page = 0) {
+export function reviewGroup(
+  database: PhotoDatabase,
+  position: number,
+  vectorOf: VectorOf,
+  page = 0,
+) {
   const rows = readGroup(database, position);
   if (rows.length === 0) return undefined;
   const shown = rows.slice(page * photosPerPage, (page + 1) * photosPerPage);
   const suggested = suggestedKeeper(rows);
   const keeper = rows.find(({ id }) => id === suggested?.id);
   const copies = new Map<string, number>();
-  for (const { md5 } of rows) copies.set(md5, (copies.get(md5) ?? 0) + 1);
-  const similarity = openSimilarity(database);
+  for (const { sha256 } of rows) copies.set(sha256, (copies.get(sha256) ?? 0) + 1);
+  const similarity = openSimilarity(vectorOf);
   return {
     position,
     page,
@@ -51,9 +54,9 @@ export function reviewGroup(database: PhotoDatabase, position: number, page = 0)
       name: basename(row.path),
       folder: dirname(relative(row.root, row.path)),
       /** Changes with the file, for the browser's cache. */
-      version: row.md5.slice(0, 8),
+      version: row.sha256.slice(0, 8),
       /** Other photos of the group with the same bytes. */
-      identical: copies.get(row.md5)! - 1,
+      identical: copies.get(row.sha256)! - 1,
       toKeeper: keeper && similarity(row, keeper),
     })),
     /** Similarity of each pair: for each photo of the page, those with the photos before it. */
@@ -63,8 +66,8 @@ export function reviewGroup(database: PhotoDatabase, position: number, page = 0)
 
 function readGroup(database: PhotoDatabase, position: number): readonly GroupRow[] {
   return database.all(
-    `SELECT id, path, root, bytes, width, height, taken_at AS takenAt, format, md5, hash, state, decision
-     FROM photos WHERE position = ? AND md5 IS NOT NULL ORDER BY path`,
+    `SELECT id, path, root, bytes, width, height, taken_at AS takenAt, format, sha256, hash, state, decision
+     FROM photos WHERE position = ? AND hash IS NOT NULL ORDER BY path`,
     position,
   );
 }
@@ -82,29 +85,18 @@ const factsOf = ({ id, bytes, width, height, takenAt, format }: GroupRow) => ({
   format,
 });
 
-/** Similarity by the model with which the photos were grouped. Reads each embedding once. */
-function openSimilarity(database: PhotoDatabase): (a: GroupRow, b: GroupRow) => Similarity {
-  const name = readGrouping(database)?.model ?? "";
-  const vectors = new Map<string, Float32Array | undefined>();
+/** Embedding of a content by the model with which the photos were grouped; undefined without one. */
+export type VectorOf = (sha256: string) => Float32Array | undefined;
+
+function openSimilarity(vectorOf: VectorOf): (a: GroupRow, b: GroupRow) => Similarity {
   const variants = new Map<string, Uint32Array>();
-  const vectorOf = ({ md5 }: GroupRow) => {
-    if (!vectors.has(md5)) {
-      const row = database.get<{ readonly id: number }>(
-        "SELECT e.id FROM embeddings e JOIN models m ON m.id = e.model WHERE m.name = ? AND e.md5 = ?",
-        name,
-        md5,
-      );
-      vectors.set(md5, row && readVector(database, row.id));
-    }
-    return vectors.get(md5);
-  };
   const variantsOf = ({ hash }: GroupRow) => {
     const known = variants.get(hash) ?? orientations(...hashWords(hash));
     variants.set(hash, known);
     return known;
   };
   return (a, b) => {
-    const [left, right] = [vectorOf(a), vectorOf(b)];
+    const [left, right] = [vectorOf(a.sha256), vectorOf(b.sha256)];
     return {
       cosine: left && right ? Math.round(1e4 * cosine(left, right)) / 1e4 : null,
       bits: orientedDistance(variantsOf(a), hashWords(b.hash)),
@@ -122,7 +114,7 @@ export function acceptSuggestion(database: PhotoDatabase, position: number): boo
   if (keeper === undefined) return false;
   database.run(
     `UPDATE photos SET decision = iif(id = ? OR decision IS 'keep', 'keep', 'reject')
-     WHERE position = ? AND state = 'present' AND md5 IS NOT NULL`,
+     WHERE position = ? AND state = 'present' AND hash IS NOT NULL`,
     keeper.id,
     position,
   );
@@ -132,7 +124,7 @@ export function acceptSuggestion(database: PhotoDatabase, position: number): boo
 /** Undecided copies of present photos: all but one of those with the same bytes, which is a kept one if there is any. */
 const spareCopies = `
   SELECT id FROM (
-    SELECT id, decision, row_number() OVER (PARTITION BY md5 ORDER BY decision IS NOT 'keep', path) AS copy
+    SELECT id, decision, row_number() OVER (PARTITION BY sha256 ORDER BY decision IS NOT 'keep', path) AS copy
     FROM photos WHERE position IS NOT NULL AND state = 'present' AND decision IS NOT 'reject')
   WHERE copy > 1 AND decision IS NULL`;
 
@@ -149,7 +141,7 @@ export function acceptCopies(database: PhotoDatabase): void {
       `UPDATE photos SET decision = 'keep'
        WHERE position IS NOT NULL AND state = 'present' AND decision IS NULL AND position IN (
          SELECT position FROM photos WHERE position IS NOT NULL AND state = 'present' GROUP BY position
-         HAVING count(DISTINCT md5) = 1 AND count(*) > 1)`,
+         HAVING count(DISTINCT sha256) = 1 AND count(*) > 1)`,
     );
   });
 }

@@ -7,7 +7,6 @@ import type { FastifyInstance } from "fastify";
 import sharp from "sharp";
 import { afterEach, beforeEach, expect, test } from "vitest";
 
-import { writeSetting } from "./photo-database.ts";
 import { buildReviewApp, serveReview } from "./review-server.ts";
 import { scan } from "./scan.ts";
 import { silent } from "./test-photos.ts";
@@ -62,31 +61,27 @@ test("returns the similarity of each pair, of embeddings if the photos were grou
   expect(photos[0].toKeeper).toEqual({ cosine: null, bits: 0 });
   expect(pairs[1][0].bits).toBeLessThanOrEqual(8);
 
-  const { database } = set;
-  database.run(
-    "INSERT INTO models (id, name, width, probe, weights) VALUES (1, 'example', 2, '[1,0]', 'unknown')",
-  );
-  database.run(
-    "INSERT INTO embeddings (model, md5, vector) SELECT ?, md5, ? FROM photos WHERE path NOT LIKE '%two.jpg' GROUP BY md5",
-    1,
-    new Uint8Array(new Float32Array([0.6, 0.8]).buffer),
-  );
-  writeSetting(database, "groups", { how: "", weights: "unknown", model: "example" });
+  await app.close();
+  const two = set.database.get<{ readonly sha256: string }>(
+    "SELECT sha256 FROM photos WHERE path LIKE '%/a/two.jpg'",
+  )!.sha256;
+  const vector = Float32Array.of(0.6, 0.8);
+  app = buildReviewApp(set.database, (sha256) => (sha256 === two ? undefined : vector));
   const embedded = (await get("/api/groups/0")).json();
   expect(embedded.pairs[1][0].cosine).toBe(1);
   expect(embedded.pairs[2][0].cosine).toBeNull();
 });
 
 /** Adds photos to a group that exist only in the index. */
-function addPhotos(position: number, count: number, md5: (index: number) => string): void {
+function addPhotos(position: number, count: number, sha256: (index: number) => string): void {
   set.database.transaction(() => {
     for (let i = 0; i < count; i++) {
       set.database.run(
-        `INSERT INTO photos (path, root, bytes, mtime_ms, seen, state, md5, hash, format, width, height, position)
+        `INSERT INTO photos (path, root, bytes, mtime_ms, seen, state, sha256, hash, format, width, height, position)
          VALUES (?, ?, 1, 1, 1, 'present', ?, '00ff00ff00ff00ff', 'jpeg', 1, 1, ?)`,
         join(set.folder, `added/${position}-${String(i).padStart(6, "0")}.jpg`),
         set.folder,
-        md5(i),
+        sha256(i),
         position,
       );
     }
@@ -313,8 +308,8 @@ test("accepts no paths from clients", async () => {
     "/thumbnails/1e3",
     "/photos/-1",
     "/photos/999999",
-    "/../photos.db",
-    "/page%2f..%2f..%2fphotos.db",
+    "/../index/photos.db",
+    "/page%2f..%2f..%2findex%2fphotos.db",
     "/package.json",
   ]) {
     expect((await get(url)).statusCode, url).toBe(404);

@@ -4,10 +4,12 @@ import { readFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import Fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
 import { z } from "zod";
-import { DedupeError } from "./dedupe-error.ts";
+import { readVectors } from "./embeddings.ts";
+import { readGrouping } from "./group.ts";
 import { type MoveResult, moveRejected, restore } from "./move-rejected.ts";
 import { openPhoto } from "./open-photo.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
+import { DedupeError } from "./report.ts";
 import { countEmptiedGroups, decide, movedPhotos, reviewState } from "./review-data.ts";
 import {
   acceptCopies,
@@ -15,6 +17,7 @@ import {
   countSpareCopies,
   nextUndecided,
   reviewGroup,
+  type VectorOf,
 } from "./review-group.ts";
 
 /** Maximum side of an image on the page, in pixels. */
@@ -58,7 +61,10 @@ const headers = {
  * Builds the server of the review page without listening. Clients send ids of photos, never paths; requests from pages of
  * another origin are rejected.
  */
-export function buildReviewApp(database: PhotoDatabase): FastifyInstance {
+export function buildReviewApp(
+  database: PhotoDatabase,
+  vectorOf: VectorOf = () => undefined,
+): FastifyInstance {
   const app = Fastify({ logger: false, bodyLimit: 8 * 1024 * 1024 });
   app.addHook("onRequest", async (request, reply) => {
     reply.headers(headers);
@@ -77,19 +83,23 @@ export function buildReviewApp(database: PhotoDatabase): FastifyInstance {
     app.get(path, (_request, reply) => reply.type(type).send(content));
   }
   app.get("/favicon.ico", (_request, reply) => reply.code(204).send());
-  registerReviewRoutes(app, database);
+  registerReviewRoutes(app, database, vectorOf);
   registerMoveRoutes(app, database);
   registerImageRoutes(app, database);
   return app;
 }
 
-function registerReviewRoutes(app: FastifyInstance, database: PhotoDatabase): void {
+function registerReviewRoutes(
+  app: FastifyInstance,
+  database: PhotoDatabase,
+  vectorOf: VectorOf,
+): void {
   app.get("/api/state", async () => reviewState(database));
   app.get("/api/groups/:id", async ({ params, query }, reply) => {
     const { data } = idParams.safeParse(params);
     const { page } = groupQuery.parse(query);
     return (
-      (data && reviewGroup(database, data.id, page)) ??
+      (data && reviewGroup(database, data.id, vectorOf, page)) ??
       reply.code(404).send({ error: "there is no such group" })
     );
   });
@@ -157,7 +167,7 @@ function registerImageRoutes(app: FastifyInstance, database: PhotoDatabase): voi
   for (const kind of ["thumbnails", "photos"] as const) {
     app.get(`/${kind}/:id`, async ({ params }, reply) => {
       const photo = database.get<{ readonly path: string }>(
-        "SELECT coalesce(moved_to, path) AS path FROM photos WHERE id = ? AND md5 IS NOT NULL",
+        "SELECT coalesce(moved_to, path) AS path FROM photos WHERE id = ? AND hash IS NOT NULL",
         idParams.safeParse(params).data?.id ?? 0,
       );
       try {
@@ -204,12 +214,23 @@ export interface ServeReviewOptions {
   readonly signal: AbortSignal;
 }
 
+/** Reads the embeddings of the photos in groups. */
+async function groupedVectors(database: PhotoDatabase): Promise<VectorOf> {
+  const model = readGrouping(database)?.model;
+  if (model === undefined) return () => undefined;
+  const rows = database.all<{ readonly sha256: string }>(
+    "SELECT DISTINCT sha256 FROM photos WHERE position IS NOT NULL",
+  );
+  const wanted = new Set(rows.map(({ sha256 }) => sha256));
+  return (await readVectors(database, { name: model }, wanted)).of;
+}
+
 /** Serves the review page on the loopback interface until the signal. */
 export async function serveReview(
   database: PhotoDatabase,
   { port, onListening, signal }: ServeReviewOptions,
 ): Promise<void> {
-  const app = buildReviewApp(database);
+  const app = buildReviewApp(database, await groupedVectors(database));
   try {
     const host = "127.0.0.1";
     await app.listen({ host, port }).catch((cause: NodeJS.ErrnoException) => {

@@ -24,14 +24,14 @@ function addCopies({ database, folder }: ReviewSet, count: number): void {
   for (let i = 0; i < Math.min(count, 200); i++) {
     copyFileSync(join(folder, "b/two.jpg"), join(folder, copyName(i)));
   }
-  add(database, count, (i) => ({ path: join(folder, copyName(i)), md5: "copy", position: 2 }));
+  add(database, count, (i) => ({ path: join(folder, copyName(i)), sha256: "copy", position: 2 }));
 }
 
 /** Adds groups of two photos to the index, whose files do not exist. */
 function addGroups({ database, folder }: ReviewSet, count: number): void {
   add(database, 2 * count, (i) => ({
     path: join(folder, `more/${i}.jpg`),
-    md5: String(i),
+    sha256: String(i),
     position: 3 + Math.floor(i / 2),
   }));
 }
@@ -39,16 +39,16 @@ function addGroups({ database, folder }: ReviewSet, count: number): void {
 function add(
   database: PhotoDatabase,
   count: number,
-  photo: (index: number) => { path: string; md5: string; position: number },
+  photo: (index: number) => { path: string; sha256: string; position: number },
 ): void {
   database.transaction(() => {
     for (let i = 0; i < count; i++) {
-      const { path, md5, position } = photo(i);
+      const { path, sha256, position } = photo(i);
       database.run(
-        `INSERT INTO photos (path, root, bytes, mtime_ms, seen, state, md5, hash, format, width, height, position)
+        `INSERT INTO photos (path, root, bytes, mtime_ms, seen, state, sha256, hash, format, width, height, position)
          VALUES (?, '/', 1000, 1, 1, 'present', ?, '00ff00ff00ff00ff', 'jpeg', 300, 300, ?)`,
         path,
-        md5,
+        sha256,
         position,
       );
     }

@@ -24,7 +24,7 @@ beforeEach(() => {
   // JavaScript and SQLite count the length of this name differently
   folder = join(temporaryFolder(), "photos 🐱");
   mkdirSync(folder);
-  database = openPhotoDatabase(join(folder, "../photos.db"), "create");
+  database = openPhotoDatabase(join(folder, "../index"), "create");
 });
 
 afterEach(() => database.close());
@@ -40,7 +40,7 @@ const scanFolder = () => {
 
 const rows = () =>
   database.all<Record<string, unknown>>(
-    "SELECT substr(path, length(root) + 2) AS path, state, format, width, height, taken_at, md5, hash FROM photos ORDER BY path",
+    "SELECT substr(path, length(root) + 2) AS path, state, sha256 FROM photos ORDER BY path",
   );
 
 test("reads JPEG, PNG and WebP in all folders, ignoring the case of file extensions", async () => {
@@ -50,21 +50,7 @@ test("reads JPEG, PNG and WebP in all folders, ignoring the case of file extensi
   await picture(3).webp().toFile(join(folder, "c.webp"));
   writeFileSync(join(folder, "notes.txt"), "not a photo");
   expect(await scanFolder()).toMatchObject({ read: 3, unchanged: 0, unreadable: 0 });
-  expect(rows().map(({ path, format }) => [path, format])).toEqual([
-    ["2024/May/a.JPG", "jpeg"],
-    ["2024/b.png", "png"],
-    ["c.webp", "webp"],
-  ]);
-});
-
-test("stores the displayed resolution and the time of the camera", async () => {
-  await picture(1, 96, 64)
-    .withExif({ IFD2: { DateTimeOriginal: "2024:05:01 12:30:00" } })
-    .withMetadata({ orientation: 6 })
-    .jpeg()
-    .toFile(join(folder, "upright.jpg"));
-  await scanFolder();
-  expect(rows()[0]).toMatchObject({ width: 64, height: 96, taken_at: "2024-05-01T12:30:00" });
+  expect(rows().map(({ path }) => path)).toEqual(["2024/May/a.JPG", "2024/b.png", "c.webp"]);
 });
 
 test("does not read a photo again if its size and time are unchanged", async () => {
@@ -76,10 +62,10 @@ test("does not read a photo again if its size and time are unchanged", async () 
 test("reads a photo again if its content or only its time has changed", async () => {
   await picture(1).jpeg().toFile(join(folder, "a.jpg"));
   await scanFolder();
-  const before = rows()[0]?.md5;
+  const before = rows()[0]?.sha256;
   await picture(2).jpeg().toFile(join(folder, "a.jpg"));
   expect(await scanFolder()).toMatchObject({ read: 1, unchanged: 0 });
-  expect(rows()[0]?.md5).not.toBe(before);
+  expect(rows()[0]?.sha256).not.toBe(before);
   utimesSync(join(folder, "a.jpg"), 1_000, 1_000);
   expect(await scanFolder()).toMatchObject({ read: 1, unchanged: 0 });
 });
@@ -101,22 +87,6 @@ test("does not change photos of other folders", async () => {
   await scanFolder();
   await picture(2).jpeg().toFile(join(other, "b.jpg"));
   expect(await scan(database, { folder: other, progress: silent })).toMatchObject({ gone: 0 });
-});
-
-test("lists unreadable files with one line each and reads the others", async () => {
-  await picture(1).jpeg().toFile(join(folder, "good.jpg"));
-  writeFileSync(join(folder, "empty.jpg"), "");
-  writeFileSync(join(folder, "text.jpg"), "this is no picture");
-  const whole = await picture(2).jpeg().toBuffer();
-  writeFileSync(join(folder, "cut.jpg"), whole.subarray(0, whole.length / 2));
-  writeFileSync(join(folder, "gif.png"), await picture(3).gif().toBuffer());
-  expect(await scanFolder()).toMatchObject({ read: 1, unreadable: 4 });
-  expect(notes.sort()).toEqual([
-    expect.stringMatching(/^cut.jpg: cannot be read: [^\n]+$/),
-    "empty.jpg: cannot be read: Input Buffer is empty",
-    "gif.png: cannot be read: is gif, not JPEG, PNG, WebP or HEIC",
-    expect.stringMatching(/^text.jpg: cannot be read: .*unsupported image format$/),
-  ]);
 });
 
 // macOS and Windows do not allow such names
@@ -170,20 +140,6 @@ test("skips the folder of rejected photos", async () => {
   expect(await scanFolder()).toMatchObject({ read: 0 });
 });
 
-test("keeps the photos read before it is stopped, and resumes", async () => {
-  for (let i = 0; i < 12; i++) {
-    await picture(i)
-      .jpeg()
-      .toFile(join(folder, `${i}.jpg`));
-  }
-  const controller = new AbortController();
-  const progress = { ...silent, update: () => controller.abort() };
-  const stopped = await scan(database, { folder, signal: controller.signal, progress });
-  expect(stopped).toMatchObject({ gone: 0, stopped: true });
-  expect(stopped.read).toBeLessThan(12);
-  expect(await scanFolder()).toMatchObject({ read: 12 - stopped.read, unchanged: stopped.read });
-});
-
 test("removes a changed photo from its group and deletes its decision", async () => {
   await picture(1).jpeg().toFile(join(folder, "a.jpg"));
   await scanFolder();
@@ -222,15 +178,15 @@ test("fails with one line if the folder does not exist", async () => {
 });
 
 test("a killed scan leaves a database that the next scan uses", async () => {
-  const png = await picture(1, 900, 600).png({ compressionLevel: 1 }).toBuffer();
+  const png = await picture(1, 900, 600).png({ compressionLevel: 0 }).toBuffer();
   for (let i = 0; i < 40; i++) writeFileSync(join(folder, `${i}.png`), png);
-  const file = join(folder, "../killed.db");
+  const file = join(folder, "../killed");
   const program = fileURLToPath(new URL("clipstack-dedupe.mjs", import.meta.url));
-  const child = spawn(process.execPath, [program, "scan", folder, "--db", file], {
+  const child = spawn(process.execPath, [program, "scan", folder, "--index", file], {
     stdio: "ignore",
   });
   const ended = once(child, "exit");
-  await expect.poll(() => existsSync(`${file}-wal`), { interval: 5 }).toBe(true);
+  await expect.poll(() => existsSync(join(file, "photos.db-wal")), { interval: 5 }).toBe(true);
   child.kill("SIGKILL");
   await ended;
   const again = openPhotoDatabase(file, "create");
@@ -239,6 +195,6 @@ test("a killed scan leaves a database that the next scan uses", async () => {
     expect(read + unchanged).toBe(40);
   } finally {
     again.close();
-    rmSync(file);
+    rmSync(file, { recursive: true });
   }
 });

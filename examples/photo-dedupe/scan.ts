@@ -1,105 +1,61 @@
+import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
-import { opendir, realpath, stat } from "node:fs/promises";
+import { opendir, readFile, realpath, stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
-import { extname, join, resolve, sep } from "node:path";
+import { extname, join, sep } from "node:path";
 import pMap from "p-map";
-import { DedupeError, reasonOf } from "./dedupe-error.ts";
+import { heic } from "./open-photo.ts";
 import { type PhotoDatabase, readSetting, writeSetting } from "./photo-database.ts";
-import { openProgress, type Progress } from "./progress.ts";
-import { type PhotoFacts, readPhoto } from "./read-photo.ts";
-
-export interface ScanOptions {
-  readonly folder: string;
-  /** Receives a line for each file and folder that cannot be read. */
-  readonly progress?: Progress;
-  /** Ends the scan early; the index keeps the photos read so far. */
-  readonly signal?: AbortSignal;
-}
-
-export interface ScanResult {
-  /** Photos read now. */
-  readonly read: number;
-  /** Photos whose size and time have not changed. */
-  readonly unchanged: number;
-  /** Photos of this folder that no longer exist. */
-  readonly gone: number;
-  readonly unreadable: number;
-  /** Folders that could not be listed; if there are any, no photo is marked as gone. */
-  readonly closedFolders: number;
-  /** Whether the signal ended the scan early. */
-  readonly stopped: boolean;
-}
-
-interface KnownPhoto {
-  readonly bytes: number;
-  readonly mtime_ms: number;
-  readonly state: string;
-  readonly moved_to: string | null;
-}
+import { DedupeError, type Progress, reasonOf } from "./report.ts";
 
 /** Folder into which rejected photos are moved; never scanned. */
 export const rejectedFolderName = "clipstack-rejected";
 
-const extensions: ReadonlySet<string> = new Set([
-  ".jpg",
-  ".jpeg",
-  ".jpe",
-  ".jfif",
-  ".png",
-  ".webp",
-  ".heic",
-  ".heif",
-]);
+const photoFile = /^\.(jpe?g|jpe|jfif|png|webp|heic|heif)$/i;
 
 /**
- * Reads new and changed photos of a folder into the index. A file that cannot be read is reported and does not end the scan.
- * Links are not followed.
+ * Adds new and changed photos of a folder to the index. A file that cannot be read is reported and does not end the scan.
+ * Links are not followed. Photos that no longer exist are marked, unless a folder cannot be listed.
  *
  * @throws {DedupeError} if the folder itself cannot be read
  */
-export async function scan(database: PhotoDatabase, options: ScanOptions): Promise<ScanResult> {
-  const { progress = openProgress(), signal } = options;
-  const root = await scannedFolder(options.folder);
+export async function scan(
+  database: PhotoDatabase,
+  { folder, progress }: { readonly folder: string; readonly progress: Progress },
+) {
+  const root = await scannedFolder(folder);
   const seen = (readSetting<number>(database, "scan") ?? 0) + 1;
   writeSetting(database, "scan", seen);
   const counts = { read: 0, unchanged: 0, unreadable: 0, closedFolders: 0 };
 
-  async function* photosIn(folder: string): AsyncGenerator<string> {
+  async function* photosIn(path: string): AsyncGenerator<string> {
     try {
-      for await (const entry of await opendir(folder)) {
-        if (signal?.aborted) return;
-        const path = join(folder, entry.name);
+      for await (const entry of await opendir(path)) {
+        const inside = join(path, entry.name);
         if (entry.isDirectory()) {
-          if (entry.name !== rejectedFolderName) yield* photosIn(path);
-        } else if (entry.isFile() && extensions.has(extname(entry.name).toLowerCase())) yield path;
+          if (entry.name !== rejectedFolderName) yield* photosIn(inside);
+        } else if (entry.isFile() && photoFile.test(extname(entry.name))) yield inside;
       }
     } catch (error) {
       counts.closedFolders++;
-      progress.note(`${folder}: cannot be listed: ${reasonOf(error)}`);
+      progress.note(`${path}: cannot be listed: ${reasonOf(error)}`);
     }
   }
 
-  await pMap(
-    photosIn(root),
-    async (path) => {
-      const outcome = await scanPhoto(database, { path, root, seen });
-      if (outcome instanceof Error) progress.note(`${path}: cannot be read: ${reasonOf(outcome)}`);
-      counts[outcome instanceof Error ? "unreadable" : outcome]++;
-      const { read, unchanged, unreadable } = counts;
-      progress.update(`${read} read, ${unchanged} unchanged, ${unreadable} cannot be read`);
-    },
-    { concurrency: availableParallelism() },
-  );
-  progress.end();
-  const stopped = signal?.aborted === true;
-  const complete = !stopped && counts.closedFolders === 0;
-  return { ...counts, gone: complete ? markGone(database, root, seen) : 0, stopped };
+  const scanOne = async (path: string) => {
+    const outcome = await scanPhoto(database, { path, root, seen }).catch((error: Error) => error);
+    if (outcome instanceof Error) progress.note(`${path}: cannot be read: ${reasonOf(outcome)}`);
+    counts[outcome instanceof Error ? "unreadable" : outcome]++;
+    progress.update(`${counts.read} read, ${counts.unchanged} unchanged`);
+  };
+  await pMap(photosIn(root), scanOne, { concurrency: availableParallelism() });
+  return { ...counts, gone: counts.closedFolders === 0 ? markGone(database, root, seen) : 0 };
 }
 
 /** Canonical path of the folder, so that a photo has one path however the folder is named. */
 async function scannedFolder(folder: string): Promise<string> {
   try {
-    const path = await realpath(resolve(folder));
+    const path = await realpath(folder);
     await (await opendir(path)).close();
     return path;
   } catch (cause) {
@@ -107,83 +63,53 @@ async function scannedFolder(folder: string): Promise<string> {
   }
 }
 
-/** Reads a photo into the index unless it is unchanged. Returns the error if it cannot be read. */
+/** Adds a photo to the index unless it is unchanged. @throws {Error} if it cannot be read */
 async function scanPhoto(
   database: PhotoDatabase,
-  photo: { readonly path: string; readonly root: string; readonly seen: number },
-): Promise<"read" | "unchanged" | Error> {
-  const { path, root, seen } = photo;
-  const known = database.get<KnownPhoto>(
-    "SELECT bytes, mtime_ms, state, moved_to FROM photos WHERE path = ?",
-    path,
-  );
+  { path, root, seen }: { readonly path: string; readonly root: string; readonly seen: number },
+): Promise<"read" | "unchanged"> {
+  const known = database.get<{
+    readonly bytes: number;
+    readonly mtime_ms: number;
+    readonly state: string;
+    readonly moved_to: string | null;
+  }>("SELECT bytes, mtime_ms, state, moved_to FROM photos WHERE path = ?", path);
   if (known?.state === "moved") {
     if (existsSync(known.moved_to ?? "")) {
-      return new Error(`a photo of this name was moved to '${known.moved_to}': rename this one`);
+      throw new Error(`a photo of this name was moved to '${known.moved_to}': rename this one`);
     }
     // restored manually
+    database.run("UPDATE photos SET moved_to = NULL, decision = NULL WHERE path = ?", path);
+  }
+  const { size, mtimeMs } = await stat(path);
+  if (known?.bytes === size && known.mtime_ms === mtimeMs && known.state !== "unreadable") {
     database.run(
-      "UPDATE photos SET state = 'present', moved_to = NULL, decision = NULL WHERE path = ?",
+      "UPDATE photos SET root = ?, seen = ?, state = 'present' WHERE path = ?",
+      root,
+      seen,
       path,
     );
+    return "unchanged";
   }
-  try {
-    const { size, mtimeMs } = await stat(path);
-    const same = known?.bytes === size && known.mtime_ms === mtimeMs;
-    if (same && known.state !== "unreadable") {
-      database.run(
-        "UPDATE photos SET root = ?, seen = ?, state = 'present' WHERE path = ?",
-        root,
-        seen,
-        path,
-      );
-      return "unchanged";
-    }
-    const facts = await readPhoto(path).catch((error: Error) => error);
-    writePhoto(database, { ...photo, bytes: size, mtimeMs, facts });
-    return facts instanceof Error ? facts : "read";
-  } catch (error) {
-    return error as Error;
-  }
+  const content = await readFile(path).catch((error: Error) => error);
+  const isRead = !(content instanceof Error);
+  const sha256 = isRead ? createHash("sha256").update(content).digest("hex") : null;
+  database.transaction(() => {
+    // its facts, group and decision stay only if the content is the same
+    database.run("DELETE FROM photos WHERE path = ? AND sha256 IS NOT ?", path, sha256);
+    database.run(
+      `INSERT INTO photos (path, root, bytes, mtime_ms, seen, state, sha256, format) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+       ON CONFLICT (path) DO UPDATE SET root = excluded.root, bytes = excluded.bytes, mtime_ms = excluded.mtime_ms,
+         seen = excluded.seen, state = excluded.state`,
+      ...[path, root, size, mtimeMs, seen, isRead ? "present" : "unreadable", sha256],
+      isRead && content.subarray(4, 8).toString("latin1") === "ftyp" ? heic : null,
+    );
+  });
+  if (!isRead) throw content;
+  return "read";
 }
 
-interface WrittenPhoto {
-  readonly path: string;
-  readonly root: string;
-  readonly seen: number;
-  readonly bytes: number;
-  readonly mtimeMs: number;
-  readonly facts: PhotoFacts | Error;
-}
-
-function writePhoto(database: PhotoDatabase, photo: WrittenPhoto): void {
-  const facts = photo.facts instanceof Error ? undefined : photo.facts;
-  database.run(
-    `INSERT INTO photos
-       (path, root, bytes, mtime_ms, seen, state, md5, hash, format, width, height, taken_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-     ON CONFLICT (path) DO UPDATE SET
-       root = excluded.root, bytes = excluded.bytes, mtime_ms = excluded.mtime_ms, seen = excluded.seen,
-       state = excluded.state, md5 = excluded.md5, hash = excluded.hash, format = excluded.format,
-       width = excluded.width, height = excluded.height, taken_at = excluded.taken_at,
-       position = iif(md5 IS excluded.md5, position, NULL),
-       decision = iif(md5 IS excluded.md5, decision, NULL)`,
-    photo.path,
-    photo.root,
-    photo.bytes,
-    photo.mtimeMs,
-    photo.seen,
-    facts === undefined ? "unreadable" : "present",
-    facts?.md5 ?? null,
-    facts?.hash ?? null,
-    facts?.format ?? null,
-    facts?.width ?? null,
-    facts?.height ?? null,
-    facts?.takenAt ?? null,
-  );
-}
-
-/** Marks photos of the folder that this scan did not find. */
+/** Marks photos of the folder that this scan did not find. @returns Their number. */
 function markGone(database: PhotoDatabase, root: string, seen: number): number {
   const prefix = root.endsWith(sep) ? root : `${root}${sep}`;
   // SQLite computes the length, because JavaScript counts some characters as two

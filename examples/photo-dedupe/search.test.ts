@@ -1,7 +1,5 @@
-import { execFile } from "node:child_process";
 import { copyFileSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   type InferenceClient,
@@ -12,14 +10,13 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { ensureTinyModel, generateModel } from "../../model-tools/generate/generate.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { embed } from "./embed.ts";
-import { cosine, findModel } from "./index-model.ts";
+import { cosine } from "./embeddings.ts";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";
 import { scan } from "./scan.ts";
-import { findTextModel, type SearchOptions, search } from "./search.ts";
+import { type SearchOptions, search } from "./search.ts";
 import { picture, silent, temporaryFolder } from "./test-photos.ts";
 
 const folder = join(temporaryFolder(), "photos");
-const file = join(folder, "../photos.db");
 let modelPath: string;
 let textModelPath: string;
 let client: InferenceClient;
@@ -35,12 +32,11 @@ beforeAll(async () => {
       .jpeg()
       .toFile(join(folder, `${i}.jpg`));
   copyFileSync(join(folder, "1.jpg"), join(folder, "copy.jpg"));
-  database = openPhotoDatabase(file, "create");
+  database = openPhotoDatabase(join(folder, "../index"), "create");
   await scan(database, { folder, progress: silent });
-  await embed(database, {
-    ...{ client, model: defaultModel.name, location: "here", waitSeconds: 0 },
-    ...{ replace: false, progress: silent },
-  });
+  const common = { replace: false, progress: silent } as const;
+  await embed(database, { ...common, model: defaultModel.name, weights: "tiny" });
+  await embed(database, { ...common, model: efficientnetLite0.name, weights: "tiny" });
   rmSync(join(folder, "4.jpg"));
   await scan(database, { folder, progress: silent });
 });
@@ -51,20 +47,10 @@ afterAll(async () => {
 });
 
 const searchFor = (text: string, options: Partial<SearchOptions> = {}) =>
-  search(database, findModel(database), { client, location: "here", text, limit: 20, ...options });
-
-/** Runs `clipstack-dedupe search`, also in `database`, which is in write-ahead mode. */
-const command = (...args: readonly string[]) =>
-  new Promise<{ readonly code: unknown; readonly stdout: string; readonly stderr: string }>(
-    (resolve) => {
-      const program = fileURLToPath(new URL("clipstack-dedupe.mjs", import.meta.url));
-      execFile(
-        process.execPath,
-        [program, "search", "a red cat", "--db", file, ...args],
-        (error, stdout, stderr) => resolve({ code: error?.code ?? 0, stdout, stderr }),
-      );
-    },
-  );
+  search(database, {
+    ...{ text, limit: 20, mode: "local", note: () => {}, model: defaultModel.name },
+    ...{ modelFile: modelPath, textModelFile: textModelPath, ...options },
+  });
 
 test("lists existing photos by their cosine to the text, the closest first, with copies", async () => {
   const { hits, weights } = await searchFor("a red cat");
@@ -82,68 +68,26 @@ test("lists existing photos by their cosine to the text, the closest first, with
   expect(weights).toBe("random");
 });
 
-test("the cosines depend on the text", async () => {
-  const cosines = async (text: string) => (await searchFor(text)).hits.map((hit) => hit.cosine);
-  expect(await cosines("a red cat")).not.toEqual(await cosines("the sea at night"));
-});
-
-test("lists at most the requested number", async () => {
-  expect((await searchFor("a red cat", { limit: 2 })).hits).toHaveLength(2);
+test("lists at most the requested number, by cosines that depend on the text", async () => {
+  const cosines = async (text: string) =>
+    (await searchFor(text, { limit: 2 })).hits.map((hit) => hit.cosine);
+  const found = await cosines("a red cat");
+  expect(found).toHaveLength(2);
+  expect(found).not.toEqual(await cosines("the sea at night"));
 });
 
 test("fails if the model has other weights than that of the index", async () => {
   const other = join(folder, "../other.onnx");
   await generateModel({ spec: defaultModel, profile: "tiny", seed: 2, file: other });
-  const otherClient = await openInferenceClient({ mode: "local", modelPath: other, textModelPath });
-  try {
-    await expect(searchFor("a red cat", { client: otherClient })).rejects.toThrow(
-      `'${file}' has embeddings by another 'openclip-vit-b32' than that of here: use that one, or embed all again with --replace`,
-    );
-  } finally {
-    await otherClient.close();
-  }
-});
-
-test("the command prints cosines and paths, and labels random weights", async () => {
-  const files = ["--model-file", modelPath, "--text-model-file", textModelPath];
-  const { code, stdout } = await command("--mode", "local", "--limit", "3", ...files);
-  expect(code).toBe(0);
-  const { hits } = await searchFor("a red cat", { limit: 3 });
-  const lines = hits.flatMap((hit) =>
-    hit.paths.map((path) => `${hit.cosine.toFixed(4).padStart(7)}  ${path}`),
+  await expect(searchFor("a red cat", { modelFile: other })).rejects.toThrow(
+    `'${database.folder}' has embeddings by another 'openclip-vit-b32' than that of the service or file: use that one, or embed all again with --replace`,
   );
-  expect(stdout.trimEnd().split("\n")).toEqual([
-    ...lines,
-    "the model has random weights: the results are for testing and do not reflect the content of the photos",
-  ]);
 });
 
-test("the command fails with one line if the text tower is missing", async () => {
+test("fails if the text tower is missing, or the model embeds no texts", async () => {
   const missing = join(folder, "../missing.onnx");
-  const files = ["--model-file", modelPath, "--text-model-file", missing];
-  const { code, stderr } = await command("--mode", "local", ...files);
-  expect(code).toBe(1);
-  expect(stderr.trimEnd()).toMatch(/^clipstack-dedupe: .*missing\.onnx.*$/);
-});
-
-test("fails if the model of the index embeds no texts", async () => {
-  const other = openPhotoDatabase(join(folder, "../images-only.db"), "create");
-  const imagesOnly = await openInferenceClient({
-    mode: "local",
-    model: efficientnetLite0,
-    modelPath: await tinyModel(efficientnetLite0),
-  });
-  try {
-    await scan(other, { folder, progress: silent });
-    await embed(other, {
-      ...{ client: imagesOnly, model: efficientnetLite0.name, location: "here", waitSeconds: 0 },
-      ...{ replace: false, progress: silent },
-    });
-    expect(() => findTextModel(other)).toThrow(
-      /^efficientnet-lite0 embeds no texts: embed the photos with a model that does, one of openclip-vit-b32, [a-z0-9, -]+$/,
-    );
-  } finally {
-    await imagesOnly.close();
-    other.close();
-  }
+  await expect(searchFor("a red cat", { textModelFile: missing })).rejects.toThrow(/missing\.onnx/);
+  await expect(searchFor("a red cat", { model: efficientnetLite0.name })).rejects.toThrow(
+    /^efficientnet-lite0 embeds no texts: embed the photos with a model that does, one of openclip-vit-b32, [a-z0-9, -]+$/,
+  );
 });

@@ -27,4 +27,4 @@ export function picture(seed: number, width = 96, height = 64): Sharp {
 }
 
 /** Progress without output, for tests. */
-export const silent = { update() {}, note() {}, end() {} };
+export const silent = { update() {}, note() {} };

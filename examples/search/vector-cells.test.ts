@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { openCosineBlocks } from "./similar-pairs.ts";
+import { openCosineBlocks } from "./cosine-blocks.ts";
 import { noisyCopies } from "./test-vectors.ts";
 import { cellCount, closestCells, maxExactVectors, trainCentres } from "./vector-cells.ts";
 

@@ -1,4 +1,4 @@
-import type { CosineBlocks, VectorTable } from "./similar-pairs.ts";
+import type { CosineBlocks, VectorTable } from "./cosine-blocks.ts";
 
 /**
  * Cells of an inverted file (IVF), as in faiss: a vector is in the cell of its closest centre, and is compared with the vectors of the

@@ -1,4 +1,4 @@
-import type { VectorTable } from "./similar-pairs.ts";
+import type { VectorTable } from "./cosine-blocks.ts";
 
 /** Random unit vectors for tests, and copies of each with noise. */
 export function noisyCopies(options: {

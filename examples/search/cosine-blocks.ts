@@ -1,6 +1,4 @@
-import { setImmediate as yieldToEvents } from "node:timers/promises";
 import { InferenceSession, Tensor } from "onnxruntime-node";
-import { hashWords, orientations, orientedDistance } from "./perceptual-hash.ts";
 
 /** Contiguous vectors of unit norm. */
 export interface VectorTable {
@@ -61,7 +59,7 @@ export async function openCosineBlocks(): Promise<CosineBlocks> {
           const n = right.dims[0]!;
           for (const [i, most] of largest.entries()) {
             const limit = limits[row + i]!;
-            // a photo is compared with later ones only
+            // a vector is compared with later ones only
             const first = self ? Math.max(0, row + i + 1 - column) : 0;
             for (let j = most < limit ? n : first; j < n; j++) {
               const cosine = cosines[i * n + j]!;
@@ -82,73 +80,29 @@ function block({ data, width, count }: VectorTable, first: number, size: number)
   return new Tensor("float32", values, [rows, width]);
 }
 
-/** Maximum number of later photos that a photo keeps as similar, the closest ones. Bounds the memory for many near-equal photos. */
-export const maxPairsPerPhoto = 16;
+/** Maximum number of vectors that a vector keeps as similar, the closest ones. Bounds the memory for many near-equal ones. */
+export const maxPairsPerVector = 16;
 
-/** Collects the best pairs of one photo. */
+/** Collects the best pairs of one vector. */
 export interface BestPairs {
   /** Similarity that a further pair must exceed; -Infinity as long as there is room. */
   least(): number;
   add(other: number, similarity: number): void;
-  /** Returns the pairs, the most similar first, and forgets them. */
-  take(): readonly { readonly other: number; readonly similarity: number }[];
+  /** The most similar first. */
+  readonly pairs: readonly { readonly other: number; readonly similarity: number }[];
 }
 
 export function openBestPairs(): BestPairs {
-  let pairs: { readonly other: number; readonly similarity: number }[] = [];
+  const pairs: { readonly other: number; readonly similarity: number }[] = [];
   return {
     least: () =>
-      pairs.length < maxPairsPerPhoto ? Number.NEGATIVE_INFINITY : pairs.at(-1)!.similarity,
+      pairs.length < maxPairsPerVector ? Number.NEGATIVE_INFINITY : pairs.at(-1)!.similarity,
     add(other, similarity) {
       let at = pairs.length;
       while (at > 0 && pairs[at - 1]!.similarity < similarity) at--;
       pairs.splice(at, 0, { other, similarity });
-      if (pairs.length > maxPairsPerPhoto) pairs.pop();
+      if (pairs.length > maxPairsPerVector) pairs.pop();
     },
-    take() {
-      const taken = pairs;
-      pairs = [];
-      return taken;
-    },
+    pairs,
   };
-}
-
-export interface PairListener {
-  /** Receives a pair of indices, the smaller first. The similarity of equal items is the highest. */
-  onPair(a: number, b: number, similarity: number): void;
-  /** Receives the completed share of the work, 0..1. */
-  onProgress?(share: number): void;
-}
-
-/**
- * Finds pairs of perceptual hashes that differ in at most `distance` of their 64 bits in some orientation: for each hash the closest
- * {@link maxPairsPerPhoto} of the later ones. The similarity is the negative distance.
- */
-export async function hashPairs(
-  hashes: readonly string[],
-  distance: number,
-  { onPair, onProgress }: PairListener,
-): Promise<void> {
-  const words = hashes.map(hashWords);
-  const best = openBestPairs();
-  for (const [a, [high, low]] of words.entries()) {
-    const variants = orientations(high, low);
-    for (let b = a + 1; b < words.length; b++) {
-      // a hash at this distance would not be kept
-      const limit = Math.min(distance, -best.least() - 1);
-      if (limit < 0) break;
-      const bits = orientedDistance(variants, words[b]!);
-      if (bits <= limit) best.add(b, -bits);
-    }
-    for (const { other, similarity } of best.take()) onPair(a, other, similarity);
-    if (a % 256 === 0) {
-      onProgress?.(completedShare(a, hashes.length));
-      await yieldToEvents();
-    }
-  }
-}
-
-/** Returns the share of all pairs that has been compared when the first `done` of `count` items have been compared with all others. */
-function completedShare(done: number, count: number): number {
-  return 1 - (1 - done / count) ** 2;
 }

@@ -1,6 +1,6 @@
 import type { OnnxModel } from "../../model-tools/onnx/writer.ts";
 
-/** Graph embedded as bytes in `similar-pairs.ts`: rows times columns, and the largest value of each row. */
+/** Graph embedded as bytes in `cosine-blocks.ts`: rows times columns, and the largest value of each row. */
 export const cosineBlockModel: OnnxModel = {
   producer: "clipstack",
   opset: 17,

@@ -1,0 +1,89 @@
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import {
+  type FixedSizeList,
+  type Float32,
+  type Table,
+  tableFromIPC,
+  type Vector,
+} from "apache-arrow";
+import { readParquet } from "parquet-wasm";
+import type { VectorTable } from "./cosine-blocks.ts";
+
+/** Embeddings of a table and the image of each. */
+export interface EmbeddingTable extends VectorTable {
+  readonly uris: readonly string[];
+}
+
+/**
+ * Reads the embeddings of a folder of `clipstack bulk`, in the order of its parts.
+ *
+ * @param isWanted - Decides on each row. The etag changes with the image. @default - all rows
+ */
+export async function readTable(
+  job: string,
+  isWanted: (uri: string, etag: string) => boolean = () => true,
+): Promise<EmbeddingTable> {
+  const uris: string[] = [];
+  const wantedRows: (readonly number[])[] = [];
+  for await (const part of partsOf(job, ["uri", "etag"])) {
+    const [uri, etag] = [part.getChild("uri")!, part.getChild("etag")!];
+    const rows: number[] = [];
+    for (let row = 0; row < part.numRows; row++) {
+      if (!isWanted(uri.get(row), etag.get(row))) continue;
+      rows.push(row);
+      uris.push(uri.get(row));
+    }
+    wantedRows.push(rows);
+  }
+  // allocated once, because a copy would double the memory
+  let data = new Float32Array(0);
+  let [width, count, partIndex] = [0, 0, 0];
+  for await (const part of partsOf(job, ["embedding"])) {
+    const { values, width: found } = valuesOf(part.getChild("embedding")!);
+    width = found;
+    if (count === 0) data = new Float32Array(uris.length * width);
+    for (const row of wantedRows[partIndex++] ?? []) {
+      data.set(values.subarray(row * width, (row + 1) * width), width * count++);
+    }
+  }
+  return { uris, width, count: uris.length, data };
+}
+
+/** Row of the errors: an image without an embedding. */
+export interface FailedImage {
+  readonly uri: string;
+  readonly code: string;
+  readonly reason: string;
+}
+
+export async function readErrors(job: string): Promise<readonly FailedImage[]> {
+  const errors: FailedImage[] = [];
+  for await (const table of filesOf(join(job, "errors"))) errors.push(...table.toArray());
+  return errors;
+}
+
+function partsOf(job: string, columns: readonly string[]): AsyncGenerator<Table> {
+  return filesOf(join(job, "parts"), columns);
+}
+
+/** Parquet files of a folder, ordered by name, one in memory at a time. */
+async function* filesOf(folder: string, columns?: readonly string[]): AsyncGenerator<Table> {
+  const names = await readdir(folder).catch(() => []);
+  for (const name of names.filter((file) => file.endsWith(".parquet")).sort()) {
+    const options = columns === undefined ? undefined : { columns: [...columns] };
+    const content = await readFile(join(folder, name));
+    yield tableFromIPC(readParquet(content, options).intoIPCStream());
+  }
+}
+
+/** Values of a column of lists of fixed size, row-major; half-precision ones are widened. */
+function valuesOf(column: Vector): { readonly values: Float32Array; readonly width: number } {
+  const { listSize: width } = column.type as FixedSizeList<Float32>;
+  const [only, ...others] = column.data;
+  const child = only?.children[0]?.values;
+  if (others.length === 0 && child instanceof Float32Array) return { values: child, width };
+  const values = new Float32Array(column.length * width);
+  for (let row = 0; row < column.length; row++) values.set([...column.get(row)], row * width);
+  return { values, width };
+}
