@@ -284,6 +284,50 @@ test("reads waivers of plans without an environment from .clipstack-review.yaml"
   rmSync(settings);
 });
 
+test("selects rules by pack and by id, with own rules beside the settings", async () => {
+  const path = file("packs.json", unpinned());
+  const own = (find: string) =>
+    file(
+      "rules.mjs",
+      `export default [{ id: "own-rule", severity: "note", fix: "-", find: ${find} }];`,
+    );
+  const settings = (yaml: string) => file("packs.yaml", `modules: [rules.mjs]\n${yaml}\n`);
+  const found = async (yaml: string) => {
+    const { stdout } = await review(path, "--json", "--settings", settings(yaml));
+    const [{ findings }] = JSON.parse(stdout).stacks;
+    return findings.map(({ rule, severity }: Record<string, string>) => `${rule} ${severity}`);
+  };
+  own("() => [{ message: 'is there' }]");
+  expect(await found("packs: [docker]")).toEqual(["own-rule note"]);
+  expect(await found("packs: [docker]\nrules: { provider-pinned: error, own-rule: off }")).toEqual([
+    "provider-pinned error",
+  ]);
+  await expect(found("rules: { own-other: off }")).rejects.toThrow("no module defines own-other");
+  await expect(found("rules: { no-rule: off }")).rejects.toThrow(
+    "rules.no-rule must be the id of a rule (docs/rules/README.md), or of an own rule",
+  );
+});
+
+test("waives the findings of one stack, until the waiver expires", async () => {
+  const path = file("waived.json", unpinned());
+  const settings = file(
+    "waivers.yaml",
+    "waivers: [{ rule: provider-pinned, stack: a, reason: pinned by the mirror, expires: '2026-12-31' }]",
+  );
+  const openRules = async (today: string) => {
+    const plans = [`a=${path}`, `b=${path}`];
+    const { stdout } = await review(...plans, "--json", "--settings", settings, "--today", today);
+    return JSON.parse(stdout).stacks.map(({ findings }: { findings: Record<string, string>[] }) =>
+      findings.filter(({ waived }) => waived === undefined).map(({ rule }) => rule),
+    );
+  };
+  expect(await openRules("2026-12-31")).toEqual([[], ["provider-pinned"]]);
+  expect(await openRules("2027-01-01")).toEqual([
+    ["provider-pinned", "waiver-expired"],
+    ["provider-pinned"],
+  ]);
+});
+
 test("a queue delay of a second is not safe without a latency goal", async () => {
   const slow = tree("slow", "tritonOnnx: { maxQueueDelayMicroseconds: 1000000 }\n");
   const { stdout } = await review("--base", base, "--head", slow);

@@ -1,7 +1,5 @@
-import { existsSync } from "node:fs";
-import { extname, relative, resolve } from "node:path";
+import { extname } from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { UserError } from "../../contract/user-error.ts";
 import { type Review, verdictLevels } from "../../review/changes/stack-review.ts";
 import { readChanges, readInput } from "../../review/ci/read-files.ts";
 import { verifyPlans } from "../../review/ci/verify-plan.ts";
@@ -9,14 +7,13 @@ import type { RuleFinding, StackChange } from "../../review/input/change.ts";
 import { isUnchanged } from "../../review/report/comment-document.ts";
 import { htmlReport } from "../../review/report/comment-html.ts";
 import { markdownComment } from "../../review/report/comment-markdown.ts";
+import { junitReport } from "../../review/report/junit.ts";
+import { sarifReport } from "../../review/report/sarif.ts";
 import { reviewOf } from "../../review/review.ts";
 import { findingsOfChange } from "../../review/rules/findings.ts";
-import { loadEnvironments } from "../../stacks/settings/environment-files.ts";
-import { review } from "../../stacks/settings/review-settings.ts";
-import { parseYaml, readText, validateSettings } from "../../stacks/settings/settings-file.ts";
 import { predictEnvironment } from "../prepare/predict-environment.ts";
+import { readReviewSettings } from "../prepare/review-settings.ts";
 import { repeated } from "../shared/option-values.ts";
-import { environmentsFolder } from "../shared/project.ts";
 import { writeOutput } from "../shared/write-output.ts";
 
 export const failLevels = ["error", "warning", "never"] as const;
@@ -25,7 +22,8 @@ interface ReviewArguments {
   readonly plan: readonly string[];
   readonly base?: string;
   readonly head?: string;
-  readonly environments: string;
+  readonly environments?: string;
+  readonly settings?: string;
   readonly json?: true;
   readonly html?: true;
   readonly output: readonly string[];
@@ -55,7 +53,7 @@ const helpText = `
 Secrets are never printed: sensitive values of Terraform, values with a name or format typical of secrets, and chart values.
 
 Examples:
-  $ terraform show -json plan > plan.json && npx clipstack review --plan plan.json
+  $ terraform show -json plan > plan.json && npx clipstack review plan.json
   $ npx clipstack review --plan single-gpu=a.json --plan kind-local=b.json --output review.md --output review.html
   $ npx clipstack review --base ../main/cdktf.out --head cdktf.out
   $ npx clipstack review --plan fresh.json --verify-plan reviewed.json && terraform apply fresh
@@ -66,6 +64,7 @@ Exit codes: 0 success, 1 the change is blocked or differs from the reviewed chan
 export function registerReview(program: Command, outlet = processOutlet): void {
   program
     .command("review")
+    .argument("[plans...]", "same as --plan")
     .option(
       "--plan <file>",
       "plan, as printed by 'terraform show -json'; NAME=FILE names its stack; '-' is the standard input; repeat for several stacks",
@@ -79,14 +78,17 @@ export function registerReview(program: Command, outlet = processOutlet): void {
     )
     .option(
       "--environments <folder>",
-      "folder with the environment files, which contain the waivers",
-      relative("", environmentsFolder()),
+      "folder with the environment files, which contain the waivers (default: that of the project)",
+    )
+    .option(
+      "--settings <file>",
+      "settings of the repository: rules, waivers, own rules (default: .clipstack-review.yaml)",
     )
     .option("--json", "print JSON instead of Markdown")
     .option("--html", "print an HTML page instead of Markdown")
     .option(
       "--output <file>",
-      "also write to a file: .md, .html or .json; repeatable",
+      "also write to a file: .md, .html, .json, .sarif or .xml (JUnit); repeatable",
       repeated(outputFile),
       [],
     )
@@ -114,8 +116,9 @@ export function registerReview(program: Command, outlet = processOutlet): void {
     )
     .option("--today <date>", "date for the expiry of waivers, YYYY-MM-DD (default: today)", date)
     .addHelpText("after", helpText)
-    .action((args: ReviewArguments) => {
-      const { text, code } = runReview(args);
+    .action(async (plans: readonly string[], options: ReviewArguments) => {
+      const args = { ...options, plan: [...plans, ...options.plan] };
+      const { text, code } = await runReview(args);
       outlet.print(text);
       outlet.exit(code);
     });
@@ -126,17 +129,21 @@ interface ReviewOutput {
   readonly code: number;
 }
 
-function runReview(args: ReviewArguments): ReviewOutput {
+async function runReview(args: ReviewArguments): Promise<ReviewOutput> {
   const changes = readChanges(args);
   if (args.verifyPlan.length > 0) return verifyReviewedPlans(args, changes);
-  const settings = reviewSettings(args.environments);
+  const settings = await readReviewSettings(args);
   const today = args.today ?? new Date().toISOString().slice(0, 10);
   const withGoals = changes.map((change): StackChange => {
-    const { p99GoalMilliseconds: p99Milliseconds } = settings(change.stack);
+    const { p99GoalMilliseconds: p99Milliseconds } = settings.ofStack(change.stack);
     return p99Milliseconds === undefined ? change : { ...change, goals: { p99Milliseconds } };
   });
   const findings = withGoals.flatMap((change): readonly RuleFinding[] =>
-    findingsOfChange(change, { waivers: settings(change.stack).waivers, today }),
+    findingsOfChange(change, {
+      waivers: settings.ofStack(change.stack).waivers,
+      rules: settings.rules,
+      today,
+    }),
   );
   const result = reviewOf(withGoals, { findings, predict: predictEnvironment });
   const unchanged = result.stacks.every(isUnchanged);
@@ -173,7 +180,7 @@ function verifyReviewedPlans(
   return { text: `${lines.join("\n")}\n`, code: 1 };
 }
 
-type Format = "md" | "html" | "json";
+type Format = "md" | "html" | "json" | "sarif" | "xml";
 
 function renderReview(result: Review, format: Format, args: ReviewArguments): string {
   const { rulesUrl, reportUrl } = args;
@@ -182,6 +189,10 @@ function renderReview(result: Review, format: Format, args: ReviewArguments): st
       return `${JSON.stringify(result, undefined, 2)}\n`;
     case "html":
       return htmlReport(result, { rulesUrl });
+    case "sarif":
+      return sarifReport(result, { rulesUrl });
+    case "xml":
+      return junitReport(result);
     case "md":
       return markdownComment(result, { rulesUrl, reportUrl });
   }
@@ -191,28 +202,9 @@ function formatOf(file: string): Format {
   return extname(file).slice(1) as Format;
 }
 
-/** Settings and waivers of plans that belong to no environment, in the current folder. */
-const reviewFile = ".clipstack-review.yaml";
-
-/** Returns the review settings of each stack, from its environment file or from {@link reviewFile}. */
-function reviewSettings(folder: string) {
-  const others = existsSync(reviewFile)
-    ? validateSettings(review, reviewFile, parseYaml(reviewFile, readText(reviewFile)) ?? {})
-    : undefined;
-  const { environments, rejected } = loadEnvironments(resolve(folder));
-  if (rejected.length > 0) {
-    throw new UserError(rejected.flatMap(({ lines }) => lines).join("\n"));
-  }
-  const byName = new Map(environments.map(({ name, settings }) => [name, settings.review]));
-  return (stack: string) => {
-    const { waivers = [], p99GoalMilliseconds } = byName.get(stack) ?? others ?? {};
-    return { waivers, p99GoalMilliseconds };
-  };
-}
-
 function outputFile(file: string): string {
-  if (!/\.(md|html|json)$/.test(file)) {
-    throw new InvalidArgumentError("It must end in .md, .html or .json.");
+  if (!/\.(md|html|json|sarif|xml)$/.test(file)) {
+    throw new InvalidArgumentError("It must end in .md, .html, .json, .sarif or .xml.");
   }
   return file;
 }

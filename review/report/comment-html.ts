@@ -77,7 +77,7 @@ function spanHtml(span: Span): string {
     : `<a href="${escapeHtml(link)}">${escapeHtml(span.text)}</a>`;
 }
 
-function escapeHtml(text: string): string {
+export function escapeHtml(text: string): string {
   return withVisibleControls(text)
     .replaceAll("&", "&amp;")
     .replaceAll("<", "&lt;")

@@ -5,10 +5,10 @@ import { isForgotten, isOneShot, withoutKey } from "../input/stack-facts.ts";
 import { canonical, isObject } from "../input/value-paths.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 
-/** Destroyed or replaced resources of some types, unless the whole stack is destroyed. */
-function removed(types: RegExp) {
+/** Destroyed or replaced resources of some types; by default unless the whole stack is destroyed. */
+function removed(types: RegExp, { always = false } = {}) {
   return (change: StackChange): readonly ResourceChange[] =>
-    isDestroyed(change)
+    !always && isDestroyed(change)
       ? []
       : change.resources.filter(
           (it) =>
@@ -27,6 +27,16 @@ function isDestroyed({ resources }: StackChange): boolean {
   const managed = resources.filter(({ mode }) => mode === "managed");
   return managed.length > 0 && managed.every(({ action }) => action === "delete");
 }
+
+/** Types of AWS, Google Cloud, Azure and others whose objects hold data, keys or names that an apply cannot recreate. */
+const dataTypes = new RegExp(
+  `^(${[
+    "aws_(db_(cluster_)?instance|rds_(global_)?cluster|dynamodb_table|s3_bucket|s3_directory_bucket|efs_file_system|fsx_.+_(file_system|volume)|ebs_volume|(redshift|docdb|neptune|memorydb|msk|elasticache)_cluster|elasticache_replication_group|(opensearch|elasticsearch)_domain|kinesis_stream|sqs_queue|kms_key|secretsmanager_secret|backup_vault|ecr_repository|cognito_user_pool|route53_zone|timestreamwrite_.+)",
+    "google_(sql_database(_instance)?|storage_bucket|bigquery_(dataset|table)|bigtable_(instance|table)|spanner_(instance|database)|compute_(region_)?disk|filestore_instance|firestore_database|alloydb_(cluster|instance)|redis_instance|kms_(key_ring|crypto_key)|secret_manager_secret|artifact_registry_repository|dns_managed_zone)",
+    "azurerm_(storage_(account|container|share|queue|table)|managed_disk|(mssql|mysql|postgresql|mariadb).*_(server|database)|cosmosdb_.+|key_vault(_key|_secret)?|redis_cache|container_registry|dns_zone)",
+    "digitalocean_(database_cluster|database_db|spaces_bucket|volume)|hcloud_volume|linode_volume|mongodbatlas_(advanced_)?cluster",
+  ].join("|")})$`,
+);
 
 export const changeRules: readonly ReviewRule[] = [
   rule({
@@ -67,6 +77,15 @@ export const changeRules: readonly ReviewRule[] = [
           : "";
         return `the volume${name === undefined ? "" : ` ${name}`} is ${removalText(action)}${engines}`;
       },
+    ),
+  }),
+  rule({
+    id: "data-lost",
+    severity: "error",
+    fix: "keep the resource (a moved block if it was renamed, prevent_destroy), or back up its data and add a waiver",
+    find: each(
+      removed(dataTypes, { always: true }),
+      ({ type, name, action }) => `the ${type} ${name} is ${removalText(action)}, with its data`,
     ),
   }),
   rule({

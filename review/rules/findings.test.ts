@@ -141,7 +141,7 @@ describe("a waiver", () => {
         stack: "single-gpu",
         address: target,
         message: `the waiver of container-read-only at ${target} covers nothing`,
-        fix: "remove it from review.waivers in the settings",
+        fix: "remove it from the waivers in the settings",
       });
     },
   );

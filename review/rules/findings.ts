@@ -1,7 +1,8 @@
 import { type RuleFinding, type StackChange, severities, stateBefore } from "../input/change.ts";
 import { titleOf, withoutKey } from "../input/stack-facts.ts";
 import { isWithin } from "../input/value-paths.ts";
-import { rules } from "./rules.ts";
+import type { ReviewRule } from "./rule.ts";
+import { rules as builtInRules } from "./rules.ts";
 
 /** Accepts findings of a rule until a date, with a reason. */
 export interface Waiver {
@@ -24,16 +25,18 @@ export interface FindingsOptions {
   readonly waivers: readonly Waiver[];
   /** `YYYY-MM-DD`. */
   readonly today: string;
+  /** @default - all built-in rules with their severity */
+  readonly rules?: readonly ReviewRule[];
 }
 
 /** All findings in a stack after the change, most severe first, in a stable order. */
 export function findingsOfChange(
   change: StackChange,
-  { waivers, today }: FindingsOptions,
+  { waivers, today, rules = builtInRules }: FindingsOptions,
 ): readonly RuleFinding[] {
-  const before = findingsBefore(change);
+  const before = findingsBefore(change, rules);
   const covering = new Map<Waiver, CoveredFinding[]>(waivers.map((waiver) => [waiver, []]));
-  const found = findingsIn(change).map((finding): RuleFinding => {
+  const found = findingsIn(change, rules).map((finding): RuleFinding => {
     const all = waivers.filter((waiver) => covers(waiver, finding, change));
     const valid = all.find(({ expires }) => expires >= today);
     for (const waiver of all) covering.get(waiver)?.push({ finding, isOpen: valid === undefined });
@@ -51,7 +54,7 @@ export function findingsOfChange(
   return [...found, ...aboutWaivers].sort(byImportance);
 }
 
-function findingsIn(given: StackChange): readonly RuleFinding[] {
+function findingsIn(given: StackChange, rules: readonly ReviewRule[]): readonly RuleFinding[] {
   // deposed objects are no longer part of the stack
   const resources = given.resources.filter(({ deposed }) => deposed === undefined);
   const change = { ...given, resources };
@@ -66,12 +69,12 @@ function findingsIn(given: StackChange): readonly RuleFinding[] {
  * Keys of the findings before the change. A destroyed instance passes its findings on to new instances of the same resource, because
  * an instance key can be a hash of the contents.
  */
-function findingsBefore(change: StackChange): ReadonlySet<string> {
+function findingsBefore(change: StackChange, rules: readonly ReviewRule[]): ReadonlySet<string> {
   const destroyed = new Set(
     change.resources.flatMap(({ action, address }) => (action === "delete" ? [address] : [])),
   );
   return new Set(
-    findingsIn(stateBefore(change)).map((finding) =>
+    findingsIn(stateBefore(change), rules).map((finding) =>
       destroyed.has(finding.address ?? "") ? keyWithoutInstance(finding) : keyOf(finding),
     ),
   );
@@ -129,7 +132,7 @@ function waiverFindings(
         rule,
         severity: "note",
         message: `the waiver of ${waiver.rule}${location} covers nothing`,
-        fix: "remove it from review.waivers in the settings",
+        fix: "remove it from the waivers in the settings",
       },
     ];
   }
@@ -144,12 +147,12 @@ function waiverFindings(
       // not more severe than the findings that it covered
       severity: open.some(({ finding }) => finding.severity !== "note") ? "warning" : "note",
       message: `the waiver of ${waiver.rule}${location} expired on ${waiver.expires}: ${waiver.reason}`,
-      fix: "fix the finding, or set a new reason and date in review.waivers of the settings",
+      fix: "fix the finding, or set a new reason and date in the waivers of the settings",
     },
   ];
 }
 
-const ruleOrder = rules.map(({ id }) => id);
+const ruleOrder = builtInRules.map(({ id }) => id);
 
 function byImportance(a: RuleFinding, b: RuleFinding): number {
   const rank = (rule: string) =>

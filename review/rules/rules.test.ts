@@ -7,9 +7,9 @@ import { plannedChange } from "../test-plans.ts";
 import { rulePage } from "../test-rule-pages.ts";
 import { changeOf, withPlanBlocks } from "../test-stacks.ts";
 import { findingsOfChange, waiverIds } from "./findings.ts";
-import { rulePacks, rules } from "./rules.ts";
+import { packsOfRules, ruleSections, rules } from "./rules.ts";
 
-const described = rulePacks.flatMap(({ title: pack, rules }) =>
+const described = ruleSections.flatMap(({ title: pack, rules }) =>
   rules.map((rule) => [rule.id, { rule, pack, page: rulePage(rule.id) }] as const),
 );
 
@@ -235,15 +235,16 @@ test("every rule has a page and a row in the overview, and every page a rule", (
   const pages = readdirSync("docs/rules").map((file) => file.replace(/\.md$/, ""));
   expect(pages.sort()).toEqual(["README", ...ruleIds, ...waiverIds].sort());
   const overview = readFileSync("docs/rules/README.md", "utf8");
-  const sections = rulePacks.map(({ title, rules }) => {
+  const sections = ruleSections.map(({ title, rules }) => {
     const rows = rules.map(
-      ({ id, severity }) => `| [${id}](${id}.md) | ${severity} | ${rulePage(id).title} |`,
+      ({ id, severity }) =>
+        `| [${id}](${id}.md) | ${severity} | ${packsOfRules.get(id)?.join(", ")} | ${rulePage(id).title} |`,
     );
     return [
       `## ${title}`,
       "",
-      "| rule | severity | requirement |",
-      "| --- | --- | --- |",
+      "| rule | severity | packs | requirement |",
+      "| --- | --- | --- | --- |",
       ...rows,
       "",
     ];

@@ -1,9 +1,12 @@
 import { z } from "zod";
+import { reviewFile } from "./review-settings.ts";
 import { stackNames, stackSchemas } from "./settings.ts";
 
-/** JSON Schemas of environment files, for editors: `stacks/schemas/<stack>.schema.json`. */
+/** JSON Schemas of environment files and of `.clipstack-review.yaml`, for editors: `stacks/schemas/<stack>.schema.json`, `review.schema.json`. */
 export function settingsSchemaFiles(): readonly { readonly path: string; readonly text: string }[] {
-  return stackNames.map((stack) => {
+  const title = "Settings of a review (.clipstack-review.yaml)";
+  const review = { title, ...z.toJSONSchema(reviewFile, { io: "input" }) };
+  const environments = stackNames.map((stack) => {
     // input side: a key with a default is optional
     const {
       properties,
@@ -21,9 +24,10 @@ export function settingsSchemaFiles(): readonly { readonly path: string; readonl
       },
       required: ["stack", ...required],
     };
-    return {
-      path: `stacks/schemas/${stack}.schema.json`,
-      text: `${JSON.stringify(environment, null, 2)}\n`,
-    };
+    return [stack, environment] as const;
   });
+  return [...environments, ["review", review] as const].map(([name, schema]) => ({
+    path: `stacks/schemas/${name}.schema.json`,
+    text: `${JSON.stringify(schema, null, 2)}\n`,
+  }));
 }
