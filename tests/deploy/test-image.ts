@@ -185,12 +185,15 @@ export async function startContainer(
 }
 
 /**
- * Builds an image that tests need: tritonserver from PyPI's wheel for x86-64, or Debian's Prometheus. It is kept on the engine, because
- * the build takes minutes.
+ * Builds an image that tests need: tritonserver from PyPI's wheel for x86-64, Debian's Prometheus or Caddy, or the embed server. It is kept
+ * on the engine, because the build takes minutes.
  *
  * @throws with the output of the build if its packages are unavailable
  */
-export async function keptImage(docker: Docker, name: "triton" | "prometheus"): Promise<string> {
+export async function keptImage(
+  docker: Docker,
+  name: "triton" | "prometheus" | "caddy" | "embed",
+): Promise<string> {
   const env = { ...process.env, DOCKER_HOST: docker.endpoint };
   const { code, stdout, output } = await command(join(root, ".ci/test-images"), [name], {
     env,

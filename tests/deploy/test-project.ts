@@ -19,12 +19,7 @@ import {
   environment as environmentSchema,
 } from "../../contract/environment.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
-import {
-  type ExampleEnvironment,
-  exampleStacks,
-  type ShippedEnvironment,
-  shippedStacks,
-} from "../../stacks/settings/environment-files.ts";
+import { exampleStacks, shippedStacks } from "../../stacks/settings/environment-files.ts";
 import { type CommandOptions, command, type Docker, type Outcome, succeed } from "./test-docker.ts";
 
 /**
@@ -37,8 +32,8 @@ const root = fileURLToPath(new URL("../../", import.meta.url));
 /** Folders of installed packages; the copy links to them. */
 const installed = ["node_modules", "bench/node_modules", "cli/node_modules"];
 
-type ProjectEnvironment = ShippedEnvironment | ExampleEnvironment;
-const stacks = { ...shippedStacks, ...exampleStacks };
+const stacks = { ...shippedStacks, ...exampleStacks, "clipstack-test-acme": "single-gpu" } as const;
+type ProjectEnvironment = keyof typeof stacks;
 
 export interface TestProjectOptions {
   readonly docker: Docker;
