@@ -1,55 +1,16 @@
 import { readFile, writeFile } from "node:fs/promises";
-import { createServer, request, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { execa, type ResultPromise } from "execa";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { loadImages, makeLoadImages } from "../model-tools/samples/load-images.ts";
 import { openStore } from "./store/open-store.ts";
+import { FaultyEndpoint } from "./test-faulty-endpoint.ts";
 import { failuresOf, plannedJob, tableOf, temporaryFolder, tinyWorker } from "./test-job.ts";
 
 /** Built by `.ci/s3-server`. */
 const program = process.env.CLIPSTACK_S3_SERVER;
 const count = 120;
-
-/** Proxy in front of the S3 server that rejects requests, as AWS does. */
-class FaultyEndpoint {
-  /** Returns the error of a request; undefined forwards it. */
-  reject: () => { readonly status: number; readonly code: string } | undefined = () => undefined;
-  requests = 0;
-  readonly #server: Server;
-
-  constructor(port: number) {
-    this.#server = createServer((incoming, response) => {
-      this.requests += 1;
-      const error = this.reject();
-      if (error !== undefined) {
-        incoming.resume();
-        response.writeHead(error.status, { "content-type": "application/xml" });
-        response.end(`<Error><Code>${error.code}</Code><Message>injected</Message></Error>`);
-        return;
-      }
-      const { method, url: path, headers } = incoming;
-      const upstream = request({ host: "127.0.0.1", port, method, path, headers }, (answer) => {
-        response.writeHead(answer.statusCode!, answer.headers);
-        answer.pipe(response);
-      });
-      upstream.on("error", () => response.destroy());
-      incoming.pipe(upstream);
-    });
-  }
-
-  async listen(): Promise<string> {
-    await new Promise<void>((resolve) => this.#server.listen(0, "127.0.0.1", resolve));
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
-  }
-
-  close(): void {
-    this.#server.closeAllConnections();
-    this.#server.close();
-  }
-}
 
 describe.skipIf(program === undefined)("with an S3 server (CLIPSTACK_S3_SERVER)", () => {
   const port = 17_471;

@@ -1,12 +1,14 @@
 import { randomBytes } from "node:crypto";
-import { cp, mkdir, mkdtemp, rm, symlink } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { execa } from "execa";
 import { parseAllDocuments, stringify } from "yaml";
+import { readReleases } from "../../artefact/artefact.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
+import type { HelmRelease } from "../../artefact/helm-template.ts";
 import { servedTowers, towerFolder } from "../../constructs/models/served-towers.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import { modelsArgument } from "../../contract/server/model-list.ts";
@@ -17,16 +19,11 @@ import { type ServiceMonitor, scrapeConfig } from "./scrape-config.ts";
 
 /** A kind cluster with Caddy, Prometheus and KEDA. The README describes the variables. */
 
-const project = fileURLToPath(new URL("../../", import.meta.url));
-const required = {
-  CLIPSTACK_KEDA: process.env.CLIPSTACK_KEDA ?? "",
-  CLIPSTACK_GATEWAY_API: process.env.CLIPSTACK_GATEWAY_API ?? "",
-  CLIPSTACK_KUBERNETES_SCHEMAS: process.env.CLIPSTACK_KUBERNETES_SCHEMAS ?? "",
-};
+export const project = fileURLToPath(new URL("../../", import.meta.url));
 const { CLIPSTACK_KIND_NODE_IMAGE, CLIPSTACK_KIND_PATH, CLIPSTACK_HELM } = process.env;
 const { CLIPSTACK_TEST_DOCKER_HOST: engine, PATH } = process.env;
 /** Base of the images of single programs. */
-const base = process.env.CLIPSTACK_NODE_IMAGE ?? "node:24.21.0-bookworm-slim";
+export const base = process.env.CLIPSTACK_NODE_IMAGE ?? "node:24.21.0-bookworm-slim";
 
 /** Environment of the programs that the laboratory runs. */
 const programEnv: Readonly<Record<string, string | undefined>> = {
@@ -54,15 +51,15 @@ export async function run(line: string, options?: RunOptions): Promise<string> {
   return (await start(line, options)).stdout;
 }
 
-/** Parts that are missing on this machine. */
-export async function missingParts(): Promise<readonly string[]> {
-  const unset = Object.entries(required).flatMap(([name, value]) =>
-    value ? [] : [`${name} is not set`],
-  );
+/** Variables and programs that are missing on this machine. */
+export async function missingParts(
+  variables: readonly string[],
+  programs: readonly string[] = [],
+): Promise<readonly string[]> {
+  const unset = variables.filter((name) => !process.env[name]).map((name) => `${name} is not set`);
   const absent = await Promise.all(
-    ["docker version", "kind version", "helm version", "openssl version", "caddy version"].map(
-      async (line) =>
-        (await start(line, {}, false)).exitCode === 0 ? [] : [`no ${line.split(" ")[0]}`],
+    ["docker", "kind", "helm", ...programs].map(async (program) =>
+      (await start(`${program} version`, {}, false)).exitCode === 0 ? [] : [`no ${program}`],
     ),
   );
   return [...unset, ...absent.flat()];
@@ -71,8 +68,10 @@ export async function missingParts(): Promise<readonly string[]> {
 export interface LabCluster {
   readonly context: string;
   readonly kubeconfig: string;
-  /** Address of the Gateway on this machine. */
-  readonly url: string;
+  /** Container of the only node. */
+  readonly node: string;
+  /** Port of this machine that is the node's port 30443. */
+  readonly port: number;
   /** Temporary folder; `ca.crt` is the certificate of the authority that signed the Gateway's. */
   readonly folder: string;
   /** Runs kubectl. Words are separated by spaces. */
@@ -109,15 +108,50 @@ export async function createCluster(): Promise<LabCluster> {
   }
   const context = `kind-${name}`;
   return {
-    ...{ context, kubeconfig, folder, remove, url: `https://localhost:${hostPort}` },
+    ...{ context, kubeconfig, folder, remove, node: `${name}-control-plane`, port: hostPort },
     kubectl: (line, input) =>
       run(`kubectl --kubeconfig ${kubeconfig} --context ${context} ${line}`, { input }),
     load: async (image) => void (await run(`kind load docker-image --name ${name} ${image}`)),
   };
 }
 
+/** Synthesizes an environment of the cluster, and returns its release. */
+export async function synthesized(
+  { kubeconfig, context, folder }: LabCluster,
+  name: string,
+  settings: object,
+): Promise<HelmRelease> {
+  const env = labEnv(folder);
+  await mkdir(env.CLIPSTACK_ENVIRONMENTS_DIR, { recursive: true });
+  const text = stringify({ ...settings, cluster: { kubeconfig, context } });
+  await writeFile(join(env.CLIPSTACK_ENVIRONMENTS_DIR, `${name}.yaml`), text);
+  await run("npm run --silent synth", { env });
+  const file = join(env.CDKTF_OUTDIR, `stacks/${name}/cdk.tf.json`);
+  return readReleases(file, file)[0]!;
+}
+
+/** Variables of commands that read the environments of the cluster. */
+export const labEnv = (folder: string) => ({
+  CLIPSTACK_ENVIRONMENTS_DIR: join(folder, "environments"),
+  CDKTF_OUTDIR: join(folder, "cdktf.out"),
+});
+
+/** Runs helm with the chart and the values of a release, and further values. */
+export async function helm(
+  { folder, kubeconfig, context }: LabCluster,
+  action: string,
+  { chart, values }: HelmRelease,
+  more: object = {},
+): Promise<string> {
+  await writeFile(join(folder, "values.yaml"), values[0] ?? "");
+  const where = `--kubeconfig ${kubeconfig} --kube-context ${context}`;
+  return run(`helm ${action} ${chart} --values ${folder}/values.yaml --values - ${where}`, {
+    input: stringify(more),
+  });
+}
+
 /** Builds an image from a folder that `prepare` fills. */
-async function build(
+export async function build(
   image: string,
   options: string,
   prepare: (context: string) => Promise<unknown>,
@@ -161,7 +195,8 @@ export async function embedImage(): Promise<string> {
 
 /** Installs the Gateway API, Caddy with a certificate of a test authority, Prometheus and KEDA. */
 export async function installComponents({ kubectl, load, folder }: LabCluster): Promise<void> {
-  const { CLIPSTACK_KEDA: keda, CLIPSTACK_GATEWAY_API, CLIPSTACK_KUBERNETES_SCHEMAS } = required;
+  const { CLIPSTACK_KEDA: keda = "", CLIPSTACK_GATEWAY_API: crds = "" } = process.env;
+  const { CLIPSTACK_KUBERNETES_SCHEMAS: schemas = "" } = process.env;
   const registry = "ghcr.io/kedacore";
   for (const [image, file, path] of [
     ["local/caddy:lab", await run("which caddy"), "/usr/bin/caddy"],
@@ -176,7 +211,7 @@ export async function installComponents({ kubectl, load, folder }: LabCluster): 
   await load(await run(".ci/test-images prometheus"));
 
   const monitors = "crds/definitions/monitoring.coreos.com_servicemonitors.yaml";
-  for (const file of [CLIPSTACK_GATEWAY_API, join(CLIPSTACK_KUBERNETES_SCHEMAS, monitors)]) {
+  for (const file of [crds, join(schemas, monitors)]) {
     await kubectl(`apply --server-side --filename ${file}`);
   }
   await kubectl("wait --for=condition=established --timeout=60s crd --all");

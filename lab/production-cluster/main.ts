@@ -18,7 +18,10 @@ await runMain(
   usage,
   { report: { type: "string", default: join("bench", "reports") } },
   async ({ report }, signal) => {
-    const missing = await missingParts();
+    const missing = await missingParts(
+      ["CLIPSTACK_KEDA", "CLIPSTACK_GATEWAY_API", "CLIPSTACK_KUBERNETES_SCHEMAS"],
+      ["openssl", "caddy"],
+    );
     if (missing.length > 0) {
       console.log(`production-cluster skipped: ${missing.join(", ")}`);
       return true;

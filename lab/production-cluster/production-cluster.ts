@@ -1,9 +1,9 @@
 import { randomInt } from "node:crypto";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
+import { loadavg } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { parseAllDocuments, stringify } from "yaml";
-import { readReleases } from "../../artefact/artefact.ts";
+import { parseAllDocuments } from "yaml";
 import type { HelmRelease } from "../../artefact/helm-template.ts";
 import { type HttpClient, openHttpClient } from "../../target/requests/http-client.ts";
 import { openCluster } from "../../verify/cluster/cluster-api.ts";
@@ -15,10 +15,12 @@ import {
   createCluster,
   embedImage,
   followObjects,
+  helm,
   installComponents,
   type LabCluster,
-  run,
+  labEnv,
   start,
+  synthesized,
 } from "./cluster.ts";
 
 /** One shown behaviour. */
@@ -26,6 +28,8 @@ export interface Finding {
   readonly claim: string;
   readonly passed: boolean;
   readonly observed: string;
+  /** Load average of the machine over the last minute, at the end. */
+  readonly loadAverage: number;
 }
 
 export interface ClusterRecord {
@@ -36,6 +40,8 @@ export interface ClusterRecord {
   readonly findings: readonly Finding[];
   /** Requests from this machine through the Gateway, by phase. */
   readonly load: readonly PhaseLoad[];
+  /** Failed requests, with times in seconds since the start of their phase. */
+  readonly failures: ReturnType<DrillLoad["failuresOf"]>;
 }
 
 const namespace = "clipstack";
@@ -49,9 +55,8 @@ const limits = (cpuMillicores: number) => ({ cpuMillicores, memoryMiB: 768 });
 const requests = { cpuMillicores: 50, memoryMiB: 256 };
 
 /** Settings of the environment. The Triton servers have a third of a core, so that requests wait in their queue. */
-const settings = ({ kubeconfig, context }: LabCluster, image: string) => ({
+const settings = (image: string) => ({
   ...{ stack: "kubernetes", accelerator: "cpu", namespace, createNamespace: false },
-  cluster: { kubeconfig, context },
   embed: {
     ...{ image, keySecret: "embed-key" },
     resources: { requests, limits: limits(1_000) },
@@ -100,27 +105,30 @@ class Laboratory {
     readonly signal: AbortSignal,
     readonly onLine: (line: string) => void,
   ) {
-    const { url } = cluster;
+    const { url } = this;
     const route = async () => ({ url, http: this.client(), connect: { ca } });
     this.load = new DrillLoad(route, trialImages(60_000), apiKey);
   }
 
+  /** Address of the Gateway on this machine. */
+  get url(): string {
+    return `https://localhost:${this.cluster.port}`;
+  }
+
   client(): HttpClient {
-    const bearer = { origin: this.cluster.url, key: apiKey };
+    const bearer = { origin: this.url, key: apiKey };
     return openHttpClient(64, bearer, { closeAfterResponse: true, tls: { ca: this.ca } });
   }
 
   get env() {
-    const { folder } = this.cluster;
-    return {
-      CLIPSTACK_ENVIRONMENTS_DIR: join(folder, "environments"),
-      CDKTF_OUTDIR: join(folder, "cdktf.out"),
-      INFERENCE_API_KEY: apiKey,
-    };
+    return { ...labEnv(this.cluster.folder), INFERENCE_API_KEY: apiKey };
   }
 
-  get phases(): readonly PhaseLoad[] {
-    return this.#phases.map((phase) => this.load.of(phase));
+  get recordedLoad(): Pick<ClusterRecord, "load" | "failures"> {
+    return {
+      load: this.#phases.map((phase) => this.load.of(phase)),
+      failures: this.#phases.flatMap((phase) => this.load.failuresOf(phase)),
+    };
   }
 
   async show(claim: string, work: () => Promise<string>): Promise<void> {
@@ -130,7 +138,7 @@ class Laboratory {
       (observed) => ({ passed: true, observed }),
       (error: unknown) => ({ passed: false, observed: String(error).slice(0, 2_000) }),
     );
-    this.findings.push({ claim, passed, observed });
+    this.findings.push({ claim, passed, observed, loadAverage: loadavg()[0] ?? 0 });
     const seconds = Math.round((performance.now() - began) / 1_000);
     this.onLine(`${passed ? "✔" : "✘"} ${claim}: ${observed} (${seconds} s)`);
   }
@@ -167,30 +175,11 @@ class Laboratory {
     }
   }
 
-  /** Writes the environment with changed settings, and returns its release. */
+  /** Synthesizes the environment with changed settings, and returns its release. */
   async environment(image: string, triton: object = {}, embed: object = {}): Promise<HelmRelease> {
-    const own = settings(this.cluster, image);
-    const { CLIPSTACK_ENVIRONMENTS_DIR: folder, CDKTF_OUTDIR } = this.env;
-    await mkdir(folder, { recursive: true });
-    const changed = {
-      ...own,
-      triton: { ...own.triton, ...triton },
-      embed: { ...own.embed, ...embed },
-    };
-    await writeFile(join(folder, "production.yaml"), stringify(changed));
-    await run("npm run --silent synth", { env: this.env });
-    const file = join(CDKTF_OUTDIR, "stacks/production/cdk.tf.json");
-    return readReleases(file, file)[0]!;
-  }
-
-  /** Runs helm with the chart and the values of a release, and further values. */
-  async helm(action: string, { chart, values }: HelmRelease, more: object = {}): Promise<string> {
-    const { folder, kubeconfig, context } = this.cluster;
-    await writeFile(join(folder, "values.yaml"), values[0] ?? "");
-    const where = `--kubeconfig ${kubeconfig} --kube-context ${context}`;
-    return run(`helm ${action} ${chart} --values ${folder}/values.yaml --values - ${where}`, {
-      input: stringify(more),
-    });
+    const own = settings(image);
+    const changed = { triton: { ...own.triton, ...triton }, embed: { ...own.embed, ...embed } };
+    return synthesized(this.cluster, "production", { ...own, ...changed });
   }
 
   /** Runs `clipstack canary`. @returns the judgement of the candidate @throws unless the outcome is as expected */
@@ -248,7 +237,7 @@ export async function productionCluster(
       "the Gateway serves HTTPS with a certificate of a test authority",
       async () => {
         await sleep(10_000, undefined, { signal });
-        return cluster.url;
+        return lab.url;
       },
     );
     await lab.under(
@@ -267,7 +256,7 @@ export async function productionCluster(
     const { serverVersion } = JSON.parse(await cluster.kubectl("version --output=json"));
     return {
       ...{ schema: 1, kind: "production-cluster", startedAt },
-      ...{ kubernetes: serverVersion.gitVersion, findings: lab.findings, load: lab.phases },
+      ...{ kubernetes: serverVersion.gitVersion, findings: lab.findings, ...lab.recordedLoad },
     };
   } finally {
     controllers.abort();
@@ -281,7 +270,12 @@ async function randomUser(lab: Laboratory, release: HelmRelease): Promise<string
   const name = "random-user";
   await lab.restrictedNamespace(name);
   const runAsUser = randomInt(1_000_000_000, 2_000_000_000);
-  const text = await lab.helm(`template clipstack --no-hooks -n ${name}`, release, onlyPods);
+  const text = await helm(
+    lab.cluster,
+    `template clipstack --no-hooks -n ${name}`,
+    release,
+    onlyPods,
+  );
   const objects = parseAllDocuments(text).map((document) => {
     const object = document.toJS();
     // as OpenShift's security context constraints do
@@ -300,7 +294,7 @@ async function randomUser(lab: Laboratory, release: HelmRelease): Promise<string
 
 async function install(lab: Laboratory, release: HelmRelease): Promise<string> {
   await lab.restrictedNamespace(namespace);
-  await lab.helm(`upgrade --install clipstack -n ${namespace}`, release);
+  await helm(lab.cluster, `upgrade --install clipstack -n ${namespace}`, release);
   for (const name of ["triton", "embed"]) {
     await lab.cluster.kubectl(
       `rollout status -n ${namespace} --timeout=300s deployment/clipstack-${name}`,
@@ -335,7 +329,7 @@ async function firstRequest(lab: Laboratory): Promise<string> {
   const request = { body: trialImages()[0]?.bytes, headers: { "content-type": "image/jpeg" } };
   try {
     for (;;) {
-      const response = await http.send(`${lab.cluster.url}/embed`, request).catch(() => undefined);
+      const response = await http.send(`${lab.url}/embed`, request).catch(() => undefined);
       const seconds = Math.round((performance.now() - began) / 1_000);
       if (response?.status === 200) return `0 → 1, embedding after ${seconds} s`;
       const { status = 503 } = response ?? {};

@@ -1,7 +1,7 @@
 import { UserError } from "../../contract/user-error.ts";
 import type { JudgeResponse } from "../../target/load/http-connection.ts";
 import { describeLatency, sortedLatencies } from "../../target/load/latency.ts";
-import { countCodes, isGood, type TimedSample } from "../../target/load/samples.ts";
+import { codeText, countCodes, isGood, type TimedSample } from "../../target/load/samples.ts";
 import { type RunningLoad, startLoad } from "../../target/load/start-load.ts";
 import { clockMs } from "../../target/load/worker-messages.ts";
 import { parityLimits } from "../../target/reference/parity.ts";
@@ -114,9 +114,19 @@ export class DrillLoad {
     };
   }
 
-  /** Results of the requests of a phase so far. */
-  of(phase: string): PhaseLoad {
-    const now = clockMs();
+  /** Failed requests of a phase so far, with times in seconds since its start. */
+  failuresOf(phase: string) {
+    const { spans, samples } = this.#samplesOf(phase);
+    const seconds = (ms: number) => Math.round(ms - (spans[0]?.fromMs ?? 0)) / 1_000;
+    return samples
+      .filter((sample) => !isGood(sample))
+      .map(({ dueMs, sentMs, doneMs, code }) => ({
+        ...{ phase, code: codeText(code) },
+        ...{ due: seconds(dueMs), sent: seconds(sentMs), done: seconds(doneMs) },
+      }));
+  }
+
+  #samplesOf(phase: string, now = clockMs()) {
     const spans = this.#phases.filter(({ name }) => name === phase);
     const samples = [
       ...this.#ended.flatMap((it) => it.samples),
@@ -124,6 +134,13 @@ export class DrillLoad {
     ].filter(({ dueMs }) =>
       spans.some(({ fromMs, toMs = now }) => dueMs >= fromMs && dueMs < toMs),
     );
+    return { spans, samples };
+  }
+
+  /** Results of the requests of a phase so far. */
+  of(phase: string): PhaseLoad {
+    const now = clockMs();
+    const { spans, samples } = this.#samplesOf(phase, now);
     const seconds = spans.reduce((sum, { fromMs, toMs = now }) => sum + toMs - fromMs, 0) / 1_000;
     const good = samples.filter(isGood);
     const rejected = samples.filter(({ code }) => cleanRejection.test(code));
