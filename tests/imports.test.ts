@@ -75,11 +75,13 @@ const forbidden: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 
 /** npm packages that only some folders may import. */
 const guarded: readonly { readonly name: RegExp; readonly only: readonly string[] }[] = [
-  { name: /^cdktf$/, only: ["constructs/terraform/cdktf.ts"] },
-  { name: /^(@cdktf\/|constructs$)/, only: ["constructs/", "stacks/"] },
+  { name: /^#cdktf$/, only: ["constructs/terraform/cdktf.ts"] },
+  { name: /^(#providers\/|constructs$)/, only: ["constructs/", "stacks/"] },
+  // named #cdktf and #providers, which resolve to the fork too
+  { name: /^(cdktf|cdktn|@cdkt[fn]\/.*)$/, only: [] },
   { name: /^@grafana\//, only: ["monitoring/grafana.ts"] },
   // the root of a provider package loads every resource: seconds of synth time
-  { name: /^@cdktf\/provider-[a-z]+$/, only: [] },
+  { name: /^#providers\/[a-z]+(\/index.js)?$/, only: [] },
   {
     name: /^(fastify|@fastify\/)/,
     only: ["inference-image/", "emulator/", "http/", "examples/"],

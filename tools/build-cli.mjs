@@ -3,7 +3,7 @@
 import { execFileSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
-import { compile, dependenciesOf, isCompiled, root } from "./compile-files.mjs";
+import { compile, dependenciesOf, imports, isCompiled, root } from "./compile-files.mjs";
 
 const dist = join(root, "cli/dist");
 
@@ -73,6 +73,7 @@ const {
 const text = {
   ...manifest,
   bin: { clipstack: "cli/main.js" },
+  imports,
   dependencies: Object.fromEntries(packages.map((name) => [name, versions[name]])),
 };
 writeFileSync(join(dist, "package.json"), `${JSON.stringify(text, null, 2)}\n`);

@@ -9,6 +9,9 @@ export const root = fileURLToPath(new URL("../", import.meta.url));
 const importPattern =
   /\bfrom\s+"([^"]+)"|^\s*import\s+"([^"]+)"|\bimport\(\s*"([^"]+)"\s*\)|\bnew URL\("([^"]+)", import\.meta\.url\)/gm;
 
+/** Names of imports that stand for `cdktf` or its fork, as in the package of the constructs. */
+export const { imports } = JSON.parse(readFileSync(join(root, "constructs/package.json"), "utf8"));
+
 /** Whether the compiler writes a file, which is otherwise copied. */
 export const isCompiled = (/** @type {string} */ file) => /\.[cm]?[jt]s$/.test(file);
 
@@ -34,6 +37,11 @@ function fileAt(/** @type {string} */ path) {
 }
 
 function packageOf(/** @type {string} */ specifier) {
+  if (specifier.startsWith("#")) {
+    const [start, rest = ""] = specifier.split("/", 2);
+    const target = imports[specifier] ?? imports[`${start}/*`];
+    return target.default.replace("*", rest);
+  }
   return specifier.split("/", specifier.startsWith("@") ? 2 : 1).join("/");
 }
 

@@ -1,9 +1,9 @@
+import type { IConstruct } from "constructs";
 import type {
   Container,
   ContainerConfig,
   ContainerHealthcheck,
-} from "@cdktf/provider-docker/lib/container/index.js";
-import type { IConstruct } from "constructs";
+} from "#providers/docker/lib/container/index.js";
 import { check } from "../checks/findings.ts";
 import { plaintextLabel } from "../checks/ports.ts";
 import { stopSeconds, stopTimeFindings } from "../checks/stop-times.ts";

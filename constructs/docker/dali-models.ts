@@ -1,7 +1,7 @@
 import { dirname } from "node:path";
-import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
-import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
+import type { ContainerVolumes } from "#providers/docker/lib/container/index.js";
+import { Volume } from "#providers/docker/lib/volume/index.js";
 import type { backendKinds } from "../../contract/deployed-model-config.ts";
 import { daliFiles, gpuLayout, modelConfig } from "../../contract/model-config.ts";
 import { defaultModel } from "../../contract/models/index.ts";

@@ -1,5 +1,5 @@
-import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
+import { Volume } from "#providers/docker/lib/volume/index.js";
 import type { DownloadedFile } from "../models/downloaded-weights.ts";
 import type { ServedTower } from "../models/served-towers.ts";
 import { ofModel, weightsDiskMiB } from "../models/weights-file.ts";

@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
+import type { ContainerVolumes } from "#providers/docker/lib/container/index.js";
 import type { ServerEnvName } from "../../contract/server/server-env.ts";
 import { findingIf } from "../checks/findings.ts";
 import { plaintextFindings } from "../checks/ports.ts";

@@ -1,4 +1,4 @@
-import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
+import type { ContainerVolumes } from "#providers/docker/lib/container/index.js";
 import type { Service } from "../../contract/environment.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";

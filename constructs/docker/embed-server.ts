@@ -1,5 +1,5 @@
-import type { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
+import type { Container } from "#providers/docker/lib/container/index.js";
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { Service } from "../../contract/environment.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";

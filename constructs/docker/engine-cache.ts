@@ -1,5 +1,5 @@
-import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
+import { Volume } from "#providers/docker/lib/volume/index.js";
 import { engineCacheMount } from "../../contract/model-config.ts";
 import type { GpuHost } from "./gpu-host.ts";
 import { giveToServerUser } from "./one-shot.ts";

@@ -1,6 +1,6 @@
-import { Network } from "@cdktf/provider-docker/lib/network/index.js";
-import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
+import { Network } from "#providers/docker/lib/network/index.js";
+import { DockerProvider } from "#providers/docker/lib/provider/index.js";
 import { gpuLayout } from "../../contract/model-config.ts";
 import type { Tracing } from "../../contract/server/tracing.ts";
 import { check, findingIf } from "../checks/findings.ts";

@@ -1,4 +1,4 @@
-import type { ContainerConfig } from "@cdktf/provider-docker/lib/container/index.js";
+import type { ContainerConfig } from "#providers/docker/lib/container/index.js";
 import type { GpuId } from "../checks/gpus.ts";
 
 /**

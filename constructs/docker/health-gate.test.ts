@@ -1,6 +1,6 @@
-import { Container } from "@cdktf/provider-docker/lib/container/index.js";
-import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { expect, test } from "vitest";
+import { Container } from "#providers/docker/lib/container/index.js";
+import { DockerProvider } from "#providers/docker/lib/provider/index.js";
 import { expression } from "../terraform/expression.ts";
 import { synth } from "../test-synth.ts";
 import { HealthGate } from "./health-gate.ts";

@@ -1,5 +1,5 @@
-import type { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
+import type { Container } from "#providers/docker/lib/container/index.js";
 import { DataResource } from "../terraform/cdktf.ts";
 import { clipstackProvisioner, type RunsClipstack } from "../terraform/clipstack-command.ts";
 import { expression } from "../terraform/expression.ts";

@@ -1,5 +1,5 @@
-import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { expect, test } from "vitest";
+import { DockerProvider } from "#providers/docker/lib/provider/index.js";
 import { expression } from "../terraform/expression.ts";
 import { synth } from "../test-synth.ts";
 import { HostCheck } from "./host-check.ts";

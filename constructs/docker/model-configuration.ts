@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import type { Container, ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
-import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
+import type { Container, ContainerVolumes } from "#providers/docker/lib/container/index.js";
+import { Volume } from "#providers/docker/lib/volume/index.js";
 import { deployedConfigName } from "../../contract/model-config.ts";
 import { modelRepositoryMount } from "../../contract/server/server-env.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import { basename, dirname } from "node:path";
-import type { Container, ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
-import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
 import { z } from "zod";
+import type { Container, ContainerVolumes } from "#providers/docker/lib/container/index.js";
+import { Volume } from "#providers/docker/lib/volume/index.js";
 import { tensorrtFile } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";

@@ -1,4 +1,4 @@
-import type { ContainerUpload } from "@cdktf/provider-docker/lib/container/index.js";
+import type { ContainerUpload } from "#providers/docker/lib/container/index.js";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { dcgmCounters } from "../../contract/metrics/dcgm-metrics.ts";
 import { dcgmExporterPort, embedPort, tritonPorts } from "../../contract/ports.ts";

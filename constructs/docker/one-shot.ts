@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import { Container, type ContainerConfig } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
+import { Container, type ContainerConfig } from "#providers/docker/lib/container/index.js";
 import { asWritten, TerraformStack } from "../terraform/cdktf.ts";
 import { expression } from "../terraform/expression.ts";
 import { hardened, labels, serverUser } from "./container-defaults.ts";

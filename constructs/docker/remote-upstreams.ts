@@ -1,5 +1,5 @@
 import { isIP, isIPv6 } from "node:net";
-import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
+import type { ContainerVolumes } from "#providers/docker/lib/container/index.js";
 import { grpcTarget, type ServerEnvName, splitTarget } from "../../contract/server/server-env.ts";
 import { finding, findingIf } from "../checks/findings.ts";
 import type { RequiredFile } from "./host-requirements.ts";

@@ -1,5 +1,5 @@
-import { Container, type ContainerConfig } from "@cdktf/provider-docker/lib/container/index.js";
 import type { Construct } from "constructs";
+import { Container, type ContainerConfig } from "#providers/docker/lib/container/index.js";
 import { objectName } from "../terraform/names.ts";
 import {
   checkStopTimes,

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import { Image } from "@cdktf/provider-docker/lib/image/index.js";
-import type { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
+import { Image } from "#providers/docker/lib/image/index.js";
+import type { DockerProvider } from "#providers/docker/lib/provider/index.js";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModelsArgument, modelsArgument } from "../../contract/server/model-list.ts";
 import type { ModelPrecision } from "../../contract/server/server-env.ts";

@@ -1,6 +1,6 @@
-import type { Container } from "@cdktf/provider-docker/lib/container/index.js";
-import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
+import type { Container } from "#providers/docker/lib/container/index.js";
+import { Volume } from "#providers/docker/lib/volume/index.js";
 import { tlsProxyContainerPorts, tlsProxyPorts } from "../../contract/ports.ts";
 import { limitsOf, proxyMemoryMiB } from "../checks/container-limits.ts";
 import { check, findingIf } from "../checks/findings.ts";

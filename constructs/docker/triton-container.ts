@@ -1,4 +1,4 @@
-import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
+import type { ContainerVolumes } from "#providers/docker/lib/container/index.js";
 import type { TritonServerKind } from "../../contract/environment.ts";
 import { deployedConfigName, engineCacheMount } from "../../contract/model-config.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";

@@ -1,5 +1,5 @@
-import type { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
+import type { Container } from "#providers/docker/lib/container/index.js";
 import type { Service } from "../../contract/environment.ts";
 import { preprocessingSha256 } from "../../contract/fingerprint.ts";
 import { deployedConfigName } from "../../contract/model-config.ts";

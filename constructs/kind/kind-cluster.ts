@@ -1,8 +1,8 @@
-import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
-import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
-import { KubernetesProvider } from "@cdktf/provider-kubernetes/lib/provider/index.js";
 import { Construct } from "constructs";
 import { z } from "zod";
+import { DockerProvider } from "#providers/docker/lib/provider/index.js";
+import { HelmProvider } from "#providers/helm/lib/provider/index.js";
+import { KubernetesProvider } from "#providers/kubernetes/lib/provider/index.js";
 import { check } from "../checks/findings.ts";
 import { portConflicts, type ReportedConflict } from "../checks/ports.ts";
 import { port } from "../checks/prop-types.ts";

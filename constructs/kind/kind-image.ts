@@ -1,5 +1,5 @@
-import { DataDockerImage } from "@cdktf/provider-docker/lib/data-docker-image/index.js";
 import { Construct } from "constructs";
+import { DataDockerImage } from "#providers/docker/lib/data-docker-image/index.js";
 import { defaultModels } from "../../contract/models/index.ts";
 import { check } from "../checks/findings.ts";
 import { imageFindings } from "../checks/images.ts";

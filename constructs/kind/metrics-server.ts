@@ -1,14 +1,14 @@
-import { ApiServiceV1 } from "@cdktf/provider-kubernetes/lib/api-service-v1/index.js";
-import { ClusterRoleBindingV1 } from "@cdktf/provider-kubernetes/lib/cluster-role-binding-v1/index.js";
-import { ClusterRoleV1 } from "@cdktf/provider-kubernetes/lib/cluster-role-v1/index.js";
+import { Construct } from "constructs";
+import { ApiServiceV1 } from "#providers/kubernetes/lib/api-service-v1/index.js";
+import { ClusterRoleBindingV1 } from "#providers/kubernetes/lib/cluster-role-binding-v1/index.js";
+import { ClusterRoleV1 } from "#providers/kubernetes/lib/cluster-role-v1/index.js";
 import {
   DeploymentV1,
   type DeploymentV1SpecTemplateSpecContainer,
-} from "@cdktf/provider-kubernetes/lib/deployment-v1/index.js";
-import { RoleBindingV1 } from "@cdktf/provider-kubernetes/lib/role-binding-v1/index.js";
-import { ServiceAccountV1 } from "@cdktf/provider-kubernetes/lib/service-account-v1/index.js";
-import { ServiceV1 } from "@cdktf/provider-kubernetes/lib/service-v1/index.js";
-import { Construct } from "constructs";
+} from "#providers/kubernetes/lib/deployment-v1/index.js";
+import { RoleBindingV1 } from "#providers/kubernetes/lib/role-binding-v1/index.js";
+import { ServiceAccountV1 } from "#providers/kubernetes/lib/service-account-v1/index.js";
+import { ServiceV1 } from "#providers/kubernetes/lib/service-v1/index.js";
 import { check } from "../checks/findings.ts";
 import { imageFindings } from "../checks/images.ts";
 import type { ClusterAccess } from "../kubernetes/cluster-access.ts";

@@ -1,12 +1,11 @@
-import { NamespaceV1 } from "@cdktf/provider-kubernetes/lib/namespace-v1/index.js";
 import { Construct } from "constructs";
 import type { ModelSpec } from "../../contract/model-spec.ts";
-import { podSecurity } from "../../contract/pods.ts";
 import { check, finding, findingIf } from "../checks/findings.ts";
 import { imageFindings } from "../checks/images.ts";
 import type { ChartValues } from "./chart-values.ts";
 import { chartImage, chartModels } from "./chart-values-for.ts";
 import type { GpuCluster } from "./gpu-cluster.ts";
+import { HardenedNamespace } from "./hardened-namespace.ts";
 import { InferenceChart } from "./inference-chart.ts";
 
 export interface BulkEmbeddingJobProps {
@@ -87,9 +86,7 @@ export class BulkEmbeddingJob extends Construct {
     this.chart = new InferenceChart(this, "chart", {
       folder: props.chart,
       namespace: createNamespace
-        ? new NamespaceV1(this, "namespace", {
-            metadata: { name: namespace, labels: { [podSecurity.label]: podSecurity.level } },
-          }).metadata.name
+        ? new HardenedNamespace(this, "namespace", namespace).namespaceName
         : namespace,
       values: {
         ...(props.models !== undefined && chartModels(props.models)),

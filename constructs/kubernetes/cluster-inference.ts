@@ -1,7 +1,6 @@
-import { NamespaceV1 } from "@cdktf/provider-kubernetes/lib/namespace-v1/index.js";
 import { Construct } from "constructs";
 import type { Service } from "../../contract/environment.ts";
-import { podObjectName, podSecurity } from "../../contract/pods.ts";
+import { podObjectName } from "../../contract/pods.ts";
 import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import { check, warn } from "../checks/findings.ts";
 import { checkedProps } from "../checks/props.ts";
@@ -10,6 +9,7 @@ import { clusterChartValues } from "./cluster-chart-values.ts";
 import { clusterFindings, clusterWarnings } from "./cluster-findings.ts";
 import { type ClusterInferenceProps, type ClusterPlan, clusterPlan } from "./cluster-plan.ts";
 import { furtherValuesFindings, withFurtherValues } from "./further-chart-values.ts";
+import { HardenedNamespace } from "./hardened-namespace.ts";
 import { InferenceChart } from "./inference-chart.ts";
 import { podSummary } from "./kubernetes-quantities.ts";
 import { clusterApis, monitorLabels, namedObjects } from "./namespace-requirements.ts";
@@ -49,10 +49,7 @@ export class ClusterInference extends Construct {
     });
 
     const namespace = props.createNamespace
-      ? new NamespaceV1(this, "namespace", {
-          // the API server rejects pods that violate the Pod Security Standard
-          metadata: { name: props.namespace, labels: { [podSecurity.label]: podSecurity.level } },
-        }).metadata.name
+      ? new HardenedNamespace(this, "namespace", props.namespace).namespaceName
       : props.namespace;
     this.chart = new InferenceChart(this, "chart", {
       folder: props.chart,

@@ -1,7 +1,7 @@
-import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
-import { KubernetesProvider } from "@cdktf/provider-kubernetes/lib/provider/index.js";
 import { Construct } from "constructs";
 import { z } from "zod";
+import { HelmProvider } from "#providers/helm/lib/provider/index.js";
+import { KubernetesProvider } from "#providers/kubernetes/lib/provider/index.js";
 import {
   type GpuModel,
   type GpuSpec,

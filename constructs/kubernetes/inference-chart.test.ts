@@ -1,5 +1,5 @@
-import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
 import { expect, test } from "vitest";
+import { HelmProvider } from "#providers/helm/lib/provider/index.js";
 import { DataResource } from "../terraform/cdktf.ts";
 import { findings, synth } from "../test-synth.ts";
 import type { ChartValues } from "./chart-values.ts";

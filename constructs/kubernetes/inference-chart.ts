@@ -1,6 +1,6 @@
-import { Release } from "@cdktf/provider-helm/lib/release/index.js";
 import { Construct } from "constructs";
 import type { z } from "zod";
+import { Release } from "#providers/helm/lib/release/index.js";
 import { podAppName } from "../../contract/pods.ts";
 import { firstStronglyTyped, precisionSourceOf } from "../../contract/triton-releases.ts";
 import { check } from "../checks/findings.ts";

@@ -1,12 +1,12 @@
 import { posix } from "node:path";
-import { ConfigMapV1 } from "@cdktf/provider-kubernetes/lib/config-map-v1/index.js";
-import { DeploymentV1 } from "@cdktf/provider-kubernetes/lib/deployment-v1/index.js";
-import { HorizontalPodAutoscalerV2 } from "@cdktf/provider-kubernetes/lib/horizontal-pod-autoscaler-v2/index.js";
-import { NetworkPolicyV1 } from "@cdktf/provider-kubernetes/lib/network-policy-v1/index.js";
-import { PodDisruptionBudgetV1 } from "@cdktf/provider-kubernetes/lib/pod-disruption-budget-v1/index.js";
-import { ServiceAccountV1 } from "@cdktf/provider-kubernetes/lib/service-account-v1/index.js";
-import { ServiceV1 } from "@cdktf/provider-kubernetes/lib/service-v1/index.js";
 import { Construct } from "constructs";
+import { ConfigMapV1 } from "#providers/kubernetes/lib/config-map-v1/index.js";
+import { DeploymentV1 } from "#providers/kubernetes/lib/deployment-v1/index.js";
+import { HorizontalPodAutoscalerV2 } from "#providers/kubernetes/lib/horizontal-pod-autoscaler-v2/index.js";
+import { NetworkPolicyV1 } from "#providers/kubernetes/lib/network-policy-v1/index.js";
+import { PodDisruptionBudgetV1 } from "#providers/kubernetes/lib/pod-disruption-budget-v1/index.js";
+import { ServiceAccountV1 } from "#providers/kubernetes/lib/service-account-v1/index.js";
+import { ServiceV1 } from "#providers/kubernetes/lib/service-v1/index.js";
 import type { Service } from "../../contract/environment.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
@@ -100,7 +100,7 @@ export class InferenceDeployment extends Construct {
 
     const name = podObjectName("embed");
     const labels = selectorLabels("embed");
-    const metadata: Metadata = { name, namespace: namespace.namespace.metadata.name, labels };
+    const metadata: Metadata = { name, namespace: namespace.namespace.namespaceName, labels };
     const account = new ServiceAccountV1(this, "account", {
       metadata,
       automountServiceAccountToken: false,

@@ -1,12 +1,12 @@
-import { LimitRangeV1 } from "@cdktf/provider-kubernetes/lib/limit-range-v1/index.js";
-import { NamespaceV1 } from "@cdktf/provider-kubernetes/lib/namespace-v1/index.js";
-import { ResourceQuotaV1 } from "@cdktf/provider-kubernetes/lib/resource-quota-v1/index.js";
 import { Construct } from "constructs";
-import { labelNames, podAppName, podSecurity } from "../../contract/pods.ts";
+import { LimitRangeV1 } from "#providers/kubernetes/lib/limit-range-v1/index.js";
+import { ResourceQuotaV1 } from "#providers/kubernetes/lib/resource-quota-v1/index.js";
+import { labelNames, podAppName } from "../../contract/pods.ts";
 import type { ContainerRange, Quota } from "../checks/kubernetes.ts";
 import { checkedProps } from "../checks/props.ts";
 import { addressOf, DataResource } from "../terraform/cdktf.ts";
 import type { ClusterAccess } from "./cluster-access.ts";
+import { HardenedNamespace } from "./hardened-namespace.ts";
 import { quotaQuantities, rangeQuantities } from "./kubernetes-quantities.ts";
 
 /** Declaration of the objects in a namespace: typed resources, or the project's Helm chart. */
@@ -34,7 +34,7 @@ export class InferenceNamespace extends Construct {
   readonly name: string;
   readonly quota: Quota;
   readonly limitRange: ContainerRange;
-  readonly namespace: NamespaceV1;
+  readonly namespace: HardenedNamespace;
 
   constructor(scope: Construct, id: string, props: InferenceNamespaceProps) {
     super(scope, id);
@@ -47,19 +47,14 @@ export class InferenceNamespace extends Construct {
     // Helm adopts no existing objects, so the namespace is replaced before the other declaration creates objects of the
     // same names.
     const declaration = new DataResource(this, "deploy-with", { triggersReplace: { deployWith } });
-    this.namespace = new NamespaceV1(this, "namespace", {
-      metadata: {
-        name: props.name,
-        // the API server rejects pods that are not hardened
-        labels: { [podSecurity.label]: podSecurity.level },
-      },
+    this.namespace = new HardenedNamespace(this, "namespace", props.name, {
       dependsOn: cluster.resource === undefined ? undefined : [cluster.resource],
       lifecycle: { replaceTriggeredBy: [addressOf(declaration)] },
     });
     if (deployWith === "helm") return;
     const metadata = {
       name: podAppName,
-      namespace: this.namespace.metadata.name,
+      namespace: this.namespace.namespaceName,
       labels: { [labelNames.name]: podAppName, [labelNames.instance]: podAppName },
     };
     new ResourceQuotaV1(this, "quota", {

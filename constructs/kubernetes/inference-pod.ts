@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { posix } from "node:path";
-import type { DeploymentV1Config } from "@cdktf/provider-kubernetes/lib/deployment-v1/index.js";
+import type { DeploymentV1Config } from "#providers/kubernetes/lib/deployment-v1/index.js";
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import {

@@ -47,7 +47,7 @@ export class InferenceRelease extends Construct {
     });
     this.chart = new InferenceChart(this, "chart", {
       folder: props.chart,
-      namespace: namespace.namespace.metadata.name,
+      namespace: namespace.namespace.namespaceName,
       values: { ...values, embed: { ...embed, podAnnotations: { ...image.annotations } } },
       timeoutSeconds: progressDeadlineSeconds(),
       dependsOn: image.resource === undefined ? undefined : [image.resource],

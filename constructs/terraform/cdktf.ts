@@ -3,14 +3,14 @@
  * command.
  */
 import util from "node:util";
+import type { Construct, IConstruct } from "constructs";
 import {
   type DataConfig,
   DefaultTokenResolver,
   StringConcat,
   TerraformResource,
   Tokenization,
-} from "cdktf";
-import type { Construct, IConstruct } from "constructs";
+} from "#cdktf";
 
 export {
   AnnotationMetadataEntryType,
@@ -23,13 +23,14 @@ export {
   LocalBackend,
   S3Backend,
   TerraformLocal,
+  type TerraformMetaArguments,
   TerraformOutput,
   TerraformResource,
   TerraformStack,
   TerraformVariable,
   Testing,
   Token,
-} from "cdktf";
+} from "#cdktf";
 
 // cdktf calls it, newer versions of Node warn about that, and one will lack it
 Object.assign(util, { isArray: Array.isArray });

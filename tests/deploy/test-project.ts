@@ -78,6 +78,12 @@ export interface TestProject {
     environment: ProjectEnvironment,
     settings: Readonly<Record<string, unknown>>,
   ): Promise<void>;
+  /** Runs a program in the folder, with these environment variables in addition to those of the project. */
+  command(
+    program: string,
+    args: readonly string[],
+    variables?: NodeJS.ProcessEnv,
+  ): Promise<Outcome>;
   /** Runs `npx cdktf …`. */
   cdktf(...args: readonly string[]): Promise<Outcome>;
   /** Runs `npx cdktf deploy <environment> --auto-approve`. */
@@ -147,6 +153,7 @@ export async function testProject({
           ...settings,
         }),
       ),
+    command: (program, args, more) => run(program, args, { env: { ...env, ...more } }),
     cdktf,
     synthesize: async () => {
       await must(process.execPath, [tsx, join(folder, "stacks", "main.ts")]);
