@@ -26,9 +26,4 @@ export class HardenedNamespace extends TerraformResource {
   protected override synthesizeAttributes(): { [name: string]: unknown } {
     return { metadata: this.#metadata };
   }
-
-  protected override synthesizeHclAttributes(): { [name: string]: unknown } {
-    const value = [this.#metadata];
-    return { metadata: { value, isBlock: true, type: "list", storageClassType: "objectList" } };
-  }
 }
