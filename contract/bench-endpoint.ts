@@ -1,4 +1,4 @@
-import { type EndpointName, hasEmbedApi } from "./environment.ts";
+import { type EndpointName, sendsImageFiles } from "./environment.ts";
 
 /** Payload formats: encodings in which an image or a text is sent. */
 export const payloadFormats = [
@@ -29,7 +29,7 @@ export interface BenchEndpoint {
  * `onnx-http_json`, `onnx-http_text`. The default format has no suffix: `jpeg` for the embed API, `fp32` for Triton.
  */
 export function benchEndpointName({ endpoint, payload, serialization }: BenchEndpoint): string {
-  const isEmbed = hasEmbedApi(endpoint);
+  const isEmbed = sendsImageFiles(endpoint);
   const defaultPayload = isEmbed ? "jpeg" : "fp32";
   const variant = payload === defaultPayload ? "" : `_${payload}`;
   return `${endpoint}${variant}${serialization === "json" && !isEmbed ? "_json" : ""}`;

@@ -10,7 +10,8 @@ import { type ModelKind, tritonModelName } from "./triton-models.ts";
 
 export const environmentOutput = "environment";
 
-export const endpointNames = [
+/** Endpoints of the services of an environment. */
+export const serviceEndpoints = [
   "embed-http",
   "onnx-http",
   "onnx-grpc",
@@ -18,12 +19,23 @@ export const endpointNames = [
   "trt-grpc",
   "pytorch-http",
 ] as const;
+export type ServiceEndpoint = (typeof serviceEndpoints)[number];
+/** Routes of other embedding servers: OpenAI's, those of Text Embeddings Inference, and infinity's. */
+export const serverEndpoints = ["openai-http", "tei-http", "infinity-http"] as const;
+export type ServerEndpoint = (typeof serverEndpoints)[number];
+
+export const endpointNames = [...serviceEndpoints, ...serverEndpoints] as const;
 /** Service and protocol that return embeddings. */
 export type EndpointName = (typeof endpointNames)[number];
 
 /** Returns whether an endpoint accepts image files by the embed API's `POST /embed`; the others accept tensors. */
 export function hasEmbedApi(endpoint: EndpointName): boolean {
   return endpoint === "embed-http" || endpoint === "pytorch-http";
+}
+
+/** Returns whether an endpoint accepts image files: by the embed API, or by the routes of another embedding server. */
+export function sendsImageFiles(endpoint: EndpointName): boolean {
+  return hasEmbedApi(endpoint) || (serverEndpoints as readonly EndpointName[]).includes(endpoint);
 }
 
 /** Version of {@link environment}. */
@@ -37,7 +49,7 @@ export const endpoint = z.strictObject({
    */
   url: z.string().min(1),
   /** Absent if the endpoint returns no embeddings. */
-  name: z.enum(endpointNames).optional(),
+  name: z.enum(serviceEndpoints).optional(),
 });
 export type Endpoint = z.infer<typeof endpoint>;
 

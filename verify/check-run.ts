@@ -87,7 +87,7 @@ export class CheckRun {
   /** Reports that a check of services cannot be run. */
   skip(id: string, workloads: readonly Workload[], message: string): void {
     const { environment } = this;
-    this.#report(
+    this.report(
       workloads.map((workload) => ({
         ...{ id, environment, outcome: "skip", message, measured: {} },
         ...{ service: workload.service.name, resource: describe(workload) },
@@ -104,10 +104,10 @@ export class CheckRun {
     if (check.only !== undefined && check.only !== target) {
       const { name, skipReason } = check;
       if (skipReason === undefined) return;
-      this.#report(services.map((service) => resultOf(service, name, "skip", skipReason)));
+      this.report(services.map((service) => resultOf(service, name, "skip", skipReason)));
       return;
     }
-    this.#report(check.runEnvironment?.(context) ?? []);
+    this.report(check.runEnvironment?.(context) ?? []);
     const { kinds } = check;
     for (const service of check.order?.(services) ?? services) {
       if (kinds?.includes(service.workload.service.kind) === false) continue;
@@ -125,7 +125,7 @@ export class CheckRun {
     const serviceName = service.workload.service.name;
     if (sendsRequests) {
       if (context.unavailable.has(serviceName)) {
-        this.#report([resultOf(service, name, "skip", "the service did not start")]);
+        this.report([resultOf(service, name, "skip", "the service did not start")]);
         return;
       }
       this.phase(`${name}: ${serviceName}`);
@@ -134,10 +134,10 @@ export class CheckRun {
       const results = (await runService?.(service, context)) ?? [];
       // an interrupted check fails only because of the interruption
       signal.throwIfAborted();
-      this.#report(results);
+      this.report(results);
     } catch (error) {
       signal.throwIfAborted();
-      this.#report([resultOf(service, name, "fail", reason(error))]);
+      this.report([resultOf(service, name, "fail", reason(error))]);
     }
   }
 
@@ -149,7 +149,7 @@ export class CheckRun {
     }
   }
 
-  #report(results: readonly CheckResult[]): void {
+  report(results: readonly CheckResult[]): void {
     for (const result of results) {
       this.results.push(result);
       this.options.onEvent({ kind: "check", result });
@@ -159,7 +159,8 @@ export class CheckRun {
 
 /** Environment with its finished checks. */
 export interface CheckedEnvironment {
-  readonly subject: EnvironmentSubject;
+  /** Absent for a server that no environment describes. */
+  readonly subject?: EnvironmentSubject;
   /** None if the environment was skipped. */
   readonly models: readonly ReferenceModel[];
   readonly run: CheckRun;
@@ -204,7 +205,8 @@ export async function recordOf(
         p99MinimumSamples,
       },
     },
-    environments: environments.map(({ subject, models }) => {
+    environments: environments.flatMap(({ subject, models }) => {
+      if (subject === undefined) return [];
       if (models.length > 1) return { ...subject, models: models.map((own) => own.subject) };
       const [own] = models;
       return own === undefined || own.file === model.file

@@ -23,7 +23,7 @@ import {
   formatMs,
   formatRate,
 } from "../report/document/number-format.ts";
-import { type EnvironmentSubject, modelsOf } from "../target/subject/subject.ts";
+import { modelsOf } from "../target/subject/subject.ts";
 import { warningText } from "../target/subject/subject-caveats.ts";
 import {
   artefactFacts,
@@ -53,7 +53,12 @@ export function verifyReport(record: VerifyRecord): Report {
     tone: failed.length > 0 ? "bad" : warning === "" ? "good" : "care",
     ...(warning === "" ? {} : { warning }),
     facts: [
-      ["Environments", environments.map(({ name }) => name).join(", ")],
+      [
+        subject.target === "addresses" ? "Servers" : "Environments",
+        subjectsOf(record)
+          .map(({ name }) => name)
+          .join(", "),
+      ],
       ["Target", subject.target],
       modelFact(record),
       ...(tritons === "" ? [] : [[tritonLabel(subject.target), tritons] as const]),
@@ -116,22 +121,38 @@ function outcomeCell(checks: readonly CheckResult[]): TableCell {
   return { ...outcomes[worst], title: `${failed} failed, ${passed} passed, ${skipped} skipped` };
 }
 
-function matrixSection({ environments, checks }: VerifyRecord): Section {
+/** Environments of a record, or its servers. */
+function subjectsOf({
+  environments,
+  checks,
+  subject,
+}: VerifyRecord): readonly { readonly name: string; readonly seconds?: number }[] {
+  if (subject.target !== "addresses") return environments;
+  const names = new Set(checks.map(({ environment }) => environment));
+  return [...names].map((name) => ({ name }));
+}
+
+function matrixSection(record: VerifyRecord): Section {
+  const { checks } = record;
   const names = [
     ...new Set([...registry, ...checks.map(({ id }) => ({ name: id }))].map(({ name }) => name)),
   ];
   const columns = names.filter((id) => checks.some((check) => check.id === id));
-  const table = tableOf("Checks by environment", environments, [
-    textField("environment", ({ name }) => name),
-    ...columns.map((id) =>
-      textField<EnvironmentSubject>(
-        id,
-        ({ name }) =>
-          outcomeCell(checks.filter((check) => check.environment === name && check.id === id)),
-        registry.find(({ name }) => name === id)?.question,
+  const table = tableOf(
+    `Checks by ${record.subject.target === "addresses" ? "server" : "environment"}`,
+    subjectsOf(record),
+    [
+      textField("environment", ({ name }) => name),
+      ...columns.map((id) =>
+        textField<{ readonly name: string }>(
+          id,
+          ({ name }) =>
+            outcomeCell(checks.filter((check) => check.environment === name && check.id === id)),
+          registry.find(({ name }) => name === id)?.question,
+        ),
       ),
-    ),
-  ]);
+    ],
+  );
   return newSection("checks", "Checks", { tables: [table] });
 }
 
@@ -199,16 +220,18 @@ function endpointSections(record: VerifyRecord): readonly Section[] {
     numberField("difference", (row) => row.parity?.measured.relativeDifference, formatFraction),
   ]);
   const note = `Closed loop: ${settings.concurrency} clients, one image per request, ${settings.secondsPerEndpoint} s per endpoint; this measures capacity, not latency at a fixed rate. Cosine and difference are the worst of ${counted(settings.sampleImages.length, "image")} against the local reference.`;
-  return [newSection("endpoints", "Endpoints", { tables: [table], notes: [note] })];
+  const notes = record.measurements.length > 0 ? [note] : [];
+  return [newSection("endpoints", "Endpoints", { tables: [table], notes })];
 }
 
 /** Checks whose measured times are not in their messages. */
 const timedChecks: ReadonlySet<string> = new Set(["batches"]);
 
-function detailSections({ environments, checks }: VerifyRecord): readonly Section[] {
-  const tables = environments.map(({ name, seconds }) =>
+function detailSections(record: VerifyRecord): readonly Section[] {
+  const { environments, checks } = record;
+  const tables = subjectsOf(record).map(({ name, seconds }) =>
     tableOf(
-      `${name}: every check, ${formatDuration(seconds)}`,
+      `${name}: every check${seconds === undefined ? "" : `, ${formatDuration(seconds)}`}`,
       checks.filter((check) => check.environment === name),
       [
         textField("check", ({ id }) => id),

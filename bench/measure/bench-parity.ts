@@ -9,10 +9,11 @@ import {
 } from "../../target/reference/parity.ts";
 import type { ReferenceItem } from "../../target/reference/reference.ts";
 import { rows } from "../../target/requests/embed-requests.ts";
-import { openHttpClient, reason } from "../../target/requests/http-client.ts";
+import { jsonOf, openHttpClient, reason } from "../../target/requests/http-client.ts";
 import { rowsOf, unit } from "../../target/requests/infer.ts";
 import { prepareRequests } from "../../target/requests/prepare.ts";
 import type { PreparedRequest, PreparedRequests } from "../../target/requests/prepared-requests.ts";
+import { protocolOf } from "../../target/requests/server-protocol.ts";
 import type { TargetEndpoint } from "../../target/requests/target-endpoint.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
 
@@ -102,8 +103,9 @@ export function parityFailure({
   return `${environment}/${service} ${benchEndpointName(endpoint)}: ${message}`;
 }
 
-interface Sender {
-  /** Sends a prepared request and returns its embeddings. Throws a one-line error if the response has none. */
+/** Sender of prepared requests that reads their embeddings. */
+export interface Sender {
+  /** Returns the embeddings of a request. Throws a one-line error if the response has none. */
   send(
     prepared: PreparedRequests,
     request: PreparedRequest,
@@ -112,7 +114,7 @@ interface Sender {
   close(): Promise<void>;
 }
 
-function openSender(
+export function openSender(
   { endpoint, url, spec, modality }: TargetEndpoint,
   signal: AbortSignal,
 ): Sender {
@@ -138,6 +140,14 @@ function openSender(
       });
       if (status !== 200) {
         throw new Error(`status ${status}: ${body.toString("utf8").slice(0, 200)}`);
+      }
+      const protocol = protocolOf(endpoint);
+      if (protocol !== undefined) {
+        const vectors = protocol.read(jsonOf({ body }));
+        return checkCount(
+          vectors.map((vector) => Float32Array.from(vector)),
+          images,
+        );
       }
       if (hasEmbedApi(endpoint)) return checkCount(rows(body, spec.embedding.width), images);
       const length = headers[headerLengthField];

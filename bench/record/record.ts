@@ -73,7 +73,8 @@ export const measurement = z.strictObject({
 });
 export type Measurement = z.infer<typeof measurement>;
 
-const verifyTargets = ["simulation", "deployed"] as const;
+/** `addresses`: embedding servers of any kind. */
+const verifyTargets = ["simulation", "deployed", "addresses"] as const;
 export type VerifyTarget = (typeof verifyTargets)[number];
 
 export const verifyRecord = z.strictObject({

@@ -1,6 +1,6 @@
 import { benchEndpointName } from "../../contract/bench-endpoint.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
-import { hasEmbedApi } from "../../contract/environment.ts";
+import { sendsImageFiles } from "../../contract/environment.ts";
 import type { LoadShape } from "../../contract/load-shape.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { OpenTarget } from "../../target/open/open-target.ts";
@@ -211,7 +211,7 @@ function acceptedBatches(
   sizes: readonly number[],
   onNotice: (text: string) => void,
 ): readonly number[] {
-  const isEmbed = hasEmbedApi(endpoint);
+  const isEmbed = sendsImageFiles(endpoint);
   const maximum = isEmbed ? maxImagesPerRequest : spec.batching.maximum;
   const accepted = sizes.filter((size) => size <= maximum);
   if (accepted.length < sizes.length) {

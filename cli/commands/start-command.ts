@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import type { Command } from "commander";
 import { environmentFile, shippedEnvironments } from "../../stacks/settings/environment-files.ts";
+import { weightsHint } from "../model/model-option.ts";
 import { addRunOptions, type RunArguments } from "../prepare/run-options.ts";
 import { runVerify } from "../prepare/run-verify.ts";
 import { environmentsFolder } from "../shared/project.ts";
@@ -24,7 +25,8 @@ export function registerStart(program: Command): void {
       .argument(
         "[environment...]",
         `names of environments (default: those shipped; ${tinyEnvironments.join(" and ")} with a tiny model, and a load of 1 s per endpoint)`,
-      ),
+      )
+      .addOption(weightsHint()),
   )
     .addHelpText(
       "after",

@@ -1,4 +1,7 @@
+import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -129,6 +132,95 @@ describe("an environment with one service", async () => {
     expect(await isPortInUse(port)).toBe(false);
   });
 });
+
+describe("a server of any kind", async () => {
+  const [port = 0] = await freePorts(1);
+  const server = startClipstack(["serve", "--model", "tiny", "--http-port", `${port}`]);
+  afterAll(async () => {
+    server.child.kill("SIGKILL");
+    await server.done;
+  });
+  const url = `http://127.0.0.1:${port}`;
+  const check = async (address: string, ...args: readonly string[]) => {
+    await expect.poll(() => isPortInUse(port)).toBe(true);
+    return verify(
+      ["--url", address, "--modality", "image", "--json", ...args, ...quick(join(folder, "any"))],
+      {},
+    );
+  };
+  const outcomes = (text: string) =>
+    Object.fromEntries(
+      parseRecord(text, "stdout").checks.map(({ id, outcome }) => [id, outcome] as const),
+    );
+
+  test("is checked through the protocol that it answers, without an environment", async () => {
+    const { code, stdout } = await check(url);
+    const passed = {
+      parity: "pass",
+      norm: "pass",
+      batches: "pass",
+      errors: "pass",
+      limits: "pass",
+    };
+    expect(outcomes(stdout)).toEqual(passed);
+    expect(code).toBe(0);
+    expect(parseRecord(stdout, "stdout").subject.server).toBe("openai openclip-vit-b32");
+  });
+
+  test("fails each check that it breaks, and no other", async () => {
+    const faulty = await startInfinityProxy(url);
+    onTestFinished(() => void faulty.close());
+    const { code, stdout } = await check(faulty.url);
+    expect(outcomes(stdout)).toEqual({
+      ...{ parity: "pass", limits: "pass" },
+      ...{ norm: "fail", batches: "fail", errors: "fail" },
+    });
+    expect(code).toBe(1);
+    const messages = parseRecord(stdout, "stdout").checks.map(({ message }) => message);
+    expect(messages.join("\n")).toContain(
+      "512 values, L2 norm 2.0000; must be 512 values, 1 ± 0.001",
+    );
+    expect(messages.join("\n")).toContain("batch of 2: row 0 must be the embedding of");
+    expect(messages.join("\n")).toContain(
+      "broken JSON: must get a status from 400 to 499, got 500",
+    );
+  });
+
+  test("fails with exit code 2 if the server has no known protocol", async () => {
+    expect(await check(url, "--protocol", "tei")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining(
+        `clipstack: --url ${url} must answer as a server of tei, got /info 404`,
+      ),
+    });
+  });
+});
+
+/** Server with infinity's routes in front of clipstack's, which reverses batches, doubles embeddings and answers 500 to bad requests. */
+async function startInfinityProxy(upstream: string) {
+  const server = createServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const found = await fetch(`${upstream}/v1${request.url}`, {
+      method: request.method ?? "GET",
+      headers: { "content-type": "application/json" },
+      ...(chunks.length > 0 && { body: Buffer.concat(chunks) }),
+    });
+    const body = (await found.json()) as { data?: { index: number; embedding?: number[] }[] };
+    for (const [i, row] of [...(body.data ?? [])].reverse().entries()) {
+      if (row.embedding === undefined) continue;
+      row.index = i;
+      row.embedding = row.embedding.map((value) => value * 2);
+    }
+    response.writeHead(found.status === 400 ? 500 : found.status);
+    response.end(JSON.stringify(body));
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    close: () => server.close(),
+  };
+}
 
 const invalidArguments: readonly (readonly [string, readonly string[], string])[] = [
   [

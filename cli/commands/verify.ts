@@ -1,9 +1,12 @@
 import { type Command, Option } from "commander";
+import { modelName } from "../model/model-option.ts";
+import { modalityOption } from "../model/named-model.ts";
 import { addRunOptions } from "../prepare/run-options.ts";
 import { runVerify } from "../prepare/run-verify.ts";
 import { verifyTargets } from "../prepare/verify-environments.ts";
 import { endpointAddress } from "../shared/endpoint-address.ts";
 import { repeated } from "../shared/option-values.ts";
+import { protocolOption } from "../shared/protocol-option.ts";
 import { addAuthorityOption } from "../shared/trusted-authority.ts";
 
 /** Registers `clipstack verify`. */
@@ -20,10 +23,17 @@ export function registerVerify(program: Command): void {
           .default("simulation"),
       )
       .option(
-        "--url <endpoint=address>",
-        "check one environment that Terraform did not deploy, at this address: embed-http=http://host:port, onnx-grpc=host:port, with TLS https://host:port; repeatable",
+        "--url <address>",
+        "check an embedding server of any kind (http://host:port), or one environment that Terraform did not deploy: embed-http=http://host:port, onnx-grpc=host:port, with TLS https://host:port; repeatable",
         repeated(endpointAddress),
       )
+      .addOption(protocolOption())
+      .option(
+        "--model <name>",
+        "with --url of a server: model of the catalogue or of environments/models",
+        modelName,
+      )
+      .addOption(modalityOption(" of the model; default: all"))
       .option(
         "--no-synth",
         "use the existing output in cdktf.out, as --target deployed always does",
@@ -42,6 +52,7 @@ Examples:
   $ npx clipstack verify kind-local --weights tiny --seconds 1
   $ npx clipstack verify single-gpu --no-synth --json > record.json
   $ npx clipstack verify single-gpu --target deployed
+  $ npx clipstack verify --url http://localhost:7997 --model openclip-vit-b32 --modality image
   $ npx clipstack verify marketplace --url embed-http=http://203.0.113.7:40123
 
 Exit codes: 0 success, 1 a check failed, 2 usage or settings error.`,

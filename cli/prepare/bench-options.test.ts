@@ -31,6 +31,9 @@ test("the default is small loads on every endpoint", () => {
     "trt-http",
     "trt-grpc",
     "pytorch-http",
+    "openai-http",
+    "tei-http",
+    "infinity-http",
   ]);
   expect(args.batchSizes).toEqual([1, 8]);
   expect(loadsOf(args, args.seed)).toEqual([
@@ -109,7 +112,7 @@ test("--url and --metrics-url are repeatable, and the path of a metrics URL is r
 
 const wrong: readonly (readonly [string, readonly string[], string])[] = [
   ["an endpoint that does not exist", ["--backend", "onnx-ftp"], "got 'onnx-ftp'"],
-  ["an address without an endpoint", ["--url", "http://gpu:1"], "It must be ENDPOINT=ADDRESS"],
+  ["an address without an endpoint", ["--url", "gpu:1"], "It must be ENDPOINT=ADDRESS"],
   [
     "a gRPC address without TLS",
     ["--url", "onnx-grpc=http://gpu:1"],

@@ -4,15 +4,21 @@ import { type Slo, sloPercentiles } from "../../bench/record/slo-search.ts";
 import { defaultSettings } from "../../bench/run/bench-run.ts";
 import type { SloGoal } from "../../bench/slo/search-slo.ts";
 import { type BenchEndpoint, benchEndpointName } from "../../contract/bench-endpoint.ts";
-import { type EndpointName, endpointNames, hasEmbedApi } from "../../contract/environment.ts";
+import { type EndpointName, endpointNames, sendsImageFiles } from "../../contract/environment.ts";
 import type { LoadShape } from "../../contract/load-shape.ts";
 import type { Modality } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { type ChannelsOption, withChannels } from "../../target/load/channels.ts";
 import type { AddressesSource } from "../../target/open/addresses.ts";
+import type { ProtocolName } from "../../target/open/server.ts";
 import { modelName } from "../model/model-option.ts";
 import { modalityOption } from "../model/named-model.ts";
-import { endpointAddress, httpAddress, splitAssignment } from "../shared/endpoint-address.ts";
+import {
+  type Address,
+  endpointAddress,
+  httpAddress,
+  splitAssignment,
+} from "../shared/endpoint-address.ts";
 import {
   listOf,
   numberFrom,
@@ -21,6 +27,7 @@ import {
   repeated,
   wholeNumber,
 } from "../shared/option-values.ts";
+import { protocolOption } from "../shared/protocol-option.ts";
 import { addAuthorityOption } from "../shared/trusted-authority.ts";
 
 /** Maximum batch size of any model spec. An endpoint with a smaller maximum is not measured with larger batches. */
@@ -29,7 +36,8 @@ const maxBatchSize = 4_096;
 /** Options of both `bench` and `sweep`. */
 export interface BenchArguments {
   readonly target?: "simulation" | "deployed";
-  readonly url?: AddressesSource["endpoints"];
+  readonly url?: readonly Address[];
+  readonly protocol?: ProtocolName;
   readonly metricsUrl?: AddressesSource["metrics"];
   readonly precision?: "fp32" | "fp16";
   readonly window: number;
@@ -76,10 +84,11 @@ function addTargetOptions(command: Command): void {
       ).choices(["simulation", "deployed"]),
     )
     .option(
-      "--url <endpoint=address>",
-      "measure this address instead of an environment: onnx-http=http://host:port, onnx-grpc=host:port, with TLS https://host:port; repeatable",
+      "--url <address>",
+      "measure this address instead of an environment: an embedding server of any kind (http://host:port, compared side by side if repeated), or onnx-http=http://host:port, onnx-grpc=host:port, with TLS https://host:port; repeatable",
       repeated(endpointAddress),
     )
+    .addOption(protocolOption())
     .option(
       "--metrics-url <server=address>",
       "with --url: metrics address of embed, onnx or trt: onnx=http://host:port; repeatable, once per process",
@@ -287,7 +296,7 @@ export function sloOf(text: string): Slo {
 
 const defaultFormat = (endpoint: EndpointName): BenchEndpoint => ({
   endpoint,
-  payload: hasEmbedApi(endpoint) ? "jpeg" : "fp32",
+  payload: sendsImageFiles(endpoint) ? "jpeg" : "fp32",
   serialization: "binary",
 });
 

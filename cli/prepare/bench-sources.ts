@@ -20,6 +20,7 @@ import {
   synthesizeUnlessEdited,
 } from "../shared/artefact.ts";
 import { defaultEnvironment } from "../shared/default-environment.ts";
+import { endpointsOf, serversOf } from "../shared/endpoint-address.ts";
 import type { BenchArguments } from "./bench-options.ts";
 import { simulationServer } from "./choose-model.ts";
 
@@ -77,11 +78,16 @@ export async function sourcesOf(
   const onNotice = (text: string) => onEvent({ kind: "notice", text });
   if (args.url !== undefined) {
     const apiKey = process.env.INFERENCE_API_KEY?.trim() || undefined;
-    const here = args.url.every(({ url }) => isLoopback(hostOf(url))) ? thisHost : undefined;
+    const servers = serversOf(args.url);
+    if (servers !== undefined) {
+      return servers.map((url) => ({ kind: "server", url, protocol: args.protocol, apiKey }));
+    }
+    const addresses = endpointsOf(args.url);
+    const here = addresses.every(({ url }) => isLoopback(hostOf(url))) ? thisHost : undefined;
     return [
       {
         kind: "addresses",
-        endpoints: args.url,
+        endpoints: addresses,
         metrics: args.metricsUrl ?? [],
         apiKey,
         ...(args.precision === "fp16" && { precision: args.precision }),

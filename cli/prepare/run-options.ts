@@ -1,5 +1,4 @@
 import type { Command } from "commander";
-import { weightsHint } from "../model/model-option.ts";
 import { numberUpTo, portOffset } from "../shared/option-values.ts";
 
 /** Options of `verify` and `start`. */
@@ -21,7 +20,6 @@ export function addRunOptions(command: Command): Command {
       "generated (the environment's own file, or that of model_repository), tiny, or an ONNX file",
       "generated",
     )
-    .addOption(weightsHint())
     .option(
       "--seconds <number>",
       "length of the load on each endpoint, in seconds",

@@ -11,6 +11,7 @@ import {
   StudyUnavailable,
 } from "../../bench/studies/study.ts";
 import type { EndpointName, Environment } from "../../contract/environment.ts";
+import { UserError } from "../../contract/user-error.ts";
 import type { AddressesSource } from "../../target/open/addresses.ts";
 import type { DeployedSource } from "../../target/open/deployment.ts";
 import type { SimulatedSource } from "../../target/open/simulation.ts";
@@ -46,6 +47,8 @@ export async function withStudyEnvironments<Result>(
         if (source.kind === "simulated") {
           return simulated(source, prepared, options, scratch);
         }
+        if (source.kind === "server")
+          throw new UserError("sweep needs endpoints: ENDPOINT=ADDRESS");
         return source.kind === "deployed" ? deployed(source, prepared, options) : endpoints(source);
       }),
     );

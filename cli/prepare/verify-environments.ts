@@ -18,7 +18,6 @@ import {
   type SavedReports,
   saveReports,
 } from "../../report/save-reports.ts";
-import type { AddressesSource } from "../../target/open/addresses.ts";
 import type { VerifyEvent } from "../../verify/check-run.ts";
 import { verify } from "../../verify/verify.ts";
 import { verifyDeployed } from "../../verify/verify-deployed.ts";
@@ -34,10 +33,16 @@ import {
 } from "../shared/artefact.ts";
 import { chooseModel, requireOneTower, simulationServer } from "./choose-model.ts";
 import type { RunArguments } from "./run-options.ts";
+import {
+  checkedServers,
+  endpointsOf,
+  type ServerArguments,
+  verifyServers,
+} from "./verify-servers.ts";
 
 export const verifyTargets = ["simulation", "deployed"] as const;
 
-export interface VerifyArguments extends RunArguments {
+export interface VerifyArguments extends RunArguments, ServerArguments {
   /** Local simulation, or the deployed containers or pods. */
   readonly target: (typeof verifyTargets)[number];
   /** Whether to synthesize first. Files edited by hand are not overwritten. */
@@ -48,9 +53,10 @@ export interface VerifyArguments extends RunArguments {
   readonly unnamed?: readonly string[];
   /** Environments that run the tiny model, whatever `weights` is. @default - none */
   readonly tiny?: readonly string[];
-  /** Addresses of the services of one environment that Terraform did not deploy. @default - none */
-  readonly url?: AddressesSource["endpoints"];
 }
+
+const reportSubject = ({ environments }: VerifyRecord) =>
+  environments.map(({ name }) => name).join("+") || "servers";
 
 /**
  * Synthesizes, starts and checks environments, and saves the record and its reports.
@@ -66,14 +72,19 @@ export async function verifyEnvironments(
 ): Promise<{ readonly record: VerifyRecord; readonly saved: SavedReports }> {
   const outdir = outputFolder();
   const { portOffset, tiny = [], url } = args;
-  if (url !== undefined && (environments.length !== 1 || args.target === "deployed")) {
+  const servers = checkedServers(environments, args);
+  if (
+    url !== undefined &&
+    servers === undefined &&
+    (environments.length !== 1 || args.target === "deployed")
+  ) {
     throw new UserError("--url requires the name of one environment, and no --target deployed");
   }
   const weightsOf = (environment: string) => (tiny.includes(environment) ? "tiny" : args.weights);
   const interrupt = onInterrupt();
   const { signal } = interrupt;
   try {
-    if (args.synth && args.target === "simulation") {
+    if (args.synth && args.target === "simulation" && servers === undefined) {
       await synthesizeUnlessEdited(environments, outdir, {
         onNotice,
         onSynthesize: () => onEvent({ kind: "phase", text: "synthesize" }),
@@ -81,7 +92,10 @@ export async function verifyEnvironments(
       });
     }
     const chosen = environments.length > 0 ? environments : (args.unnamed ?? []);
-    const files = filesWithHelm(environments, environmentFiles(chosen, outdir), onNotice);
+    const files =
+      servers === undefined
+        ? filesWithHelm(environments, environmentFiles(chosen, outdir), onNotice)
+        : [];
     const common = {
       project: projectFolder,
       chooseModel: (
@@ -91,7 +105,7 @@ export async function verifyEnvironments(
         environment: string,
       ) => {
         const weights = weightsOf(environment);
-        requireOneTower(spec, weights);
+        if (args.modality === undefined) requireOneTower(spec, weights);
         return chooseModel({ spec, modality }, weights, onEvent, own);
       },
       samples: join(packageFolder, "model-tools/samples"),
@@ -103,25 +117,31 @@ export async function verifyEnvironments(
       onEvent,
     };
     const record =
-      url !== undefined || args.target === "deployed"
-        ? await verifyDeployed({
-            ...common,
-            environments:
-              url === undefined
-                ? await deployedEnvironments(environments, files, { portOffset, signal, onNotice })
-                : files.map((file) => environmentAtAddresses(file, url)),
-          })
-        : await verify({
-            ...common,
-            environments: files,
-            serverCommand: simulationServer,
-            ...(await pytorchFor(files, { onProgress: onNotice, signal })),
-            modelRepository: projectRepository,
-            replaceModels: (environment) => weightsOf(environment) !== "generated",
-            skipUnavailable: args.skipUnavailable ?? false,
-          });
+      servers !== undefined
+        ? await verifyServers({ ...common, ...servers })
+        : url !== undefined || args.target === "deployed"
+          ? await verifyDeployed({
+              ...common,
+              environments:
+                url === undefined
+                  ? await deployedEnvironments(environments, files, {
+                      portOffset,
+                      signal,
+                      onNotice,
+                    })
+                  : files.map((file) => environmentAtAddresses(file, endpointsOf(url))),
+            })
+          : await verify({
+              ...common,
+              environments: files,
+              serverCommand: simulationServer,
+              ...(await pytorchFor(files, { onProgress: onNotice, signal })),
+              modelRepository: projectRepository,
+              replaceModels: (environment) => weightsOf(environment) !== "generated",
+              skipUnavailable: args.skipUnavailable ?? false,
+            });
     const folder = resolve(args.report ?? reportsFolder);
-    const name = reportName(record.startedAt, record.environments.map((it) => it.name).join("+"));
+    const name = reportName(record.startedAt, reportSubject(record));
     return { record, saved: saveReports(folder, name, recordText(record), verifyReport(record)) };
   } catch (error) {
     if (signal.aborted) throw new Interrupted("interrupted", { cause: error });

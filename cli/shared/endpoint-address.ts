@@ -1,15 +1,21 @@
 import { InvalidArgumentError } from "commander";
-import { endpointNames } from "../../contract/environment.ts";
+import { serviceEndpoints } from "../../contract/environment.ts";
+import { UserError } from "../../contract/user-error.ts";
 import type { AddressesSource } from "../../target/open/addresses.ts";
 
 /** Parsers of `--url` and `--metrics-url`. */
 
-export function endpointAddress(text: string): AddressesSource["endpoints"][number] {
+/** Address of an endpoint, or of a server whose protocol is detected. */
+export type Address = AddressesSource["endpoints"][number] | { readonly url: string };
+
+/** Parses `ENDPOINT=ADDRESS` or the address of a server. */
+export function endpointAddress(text: string): Address {
+  if (/^https?:/.test(text)) return { url: httpAddress(text, "an embedding server") };
   const [name = "", url = ""] = splitAssignment(text);
-  const endpoint = endpointNames.find((known) => known === name);
+  const endpoint = serviceEndpoints.find((known) => known === name);
   if (endpoint === undefined) {
     throw new InvalidArgumentError(
-      `It must be ENDPOINT=ADDRESS, with an endpoint of ${endpointNames.join(", ")}.`,
+      `It must be ENDPOINT=ADDRESS, with an endpoint of ${serviceEndpoints.join(", ")}, or the address of an embedding server.`,
     );
   }
   if (endpoint.endsWith("-grpc")) {
@@ -22,6 +28,21 @@ export function endpointAddress(text: string): AddressesSource["endpoints"][numb
   }
   return { endpoint, url: httpAddress(url, endpoint) };
 }
+
+/**
+ * Addresses of servers; undefined if endpoints are named.
+ *
+ * @throws {UserError} if both kinds are given.
+ */
+export function serversOf(addresses: readonly Address[]): readonly string[] | undefined {
+  const servers = addresses.filter((address) => !("endpoint" in address));
+  if (servers.length === 0) return undefined;
+  if (servers.length === addresses.length) return servers.map(({ url }) => url);
+  throw new UserError("--url must be addresses of servers or ENDPOINT=ADDRESS, got both");
+}
+
+export const endpointsOf = (addresses: readonly Address[]) =>
+  addresses.filter((address) => "endpoint" in address);
 
 export function splitAssignment(text: string): readonly string[] {
   const at = text.indexOf("=");

@@ -1,6 +1,6 @@
 """Baseline of `npm run lab -- server`: a straightforward CLIP image server with FastAPI, ONNX Runtime and Pillow.
 
-It has the same requests and responses as the embed server's `POST /embed/base64`, loads the same model file and applies
+It has the same requests and responses as the embed server's `POST /embed/base64` and, for images, `POST /v1/embeddings`, loads the same model file and applies
 OpenCLIP's validation transform. The route is synchronous, so FastAPI runs it in its thread pool: decoding, resizing and
 inference release the GIL and overlap. Each request is one batch. Environment variables: MODEL_PATH (required),
 INTRA_OP_THREADS (0: ONNX Runtime's default) and ALLOW_SPINNING.
@@ -63,9 +63,33 @@ async def healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@app.post("/embed/base64")
-def embed(request: EmbedRequest) -> EmbedResponse:
-    batch = np.stack([decode(text, index) for index, text in enumerate(request.images)])
+def vectors_of(images: list[str]) -> list[list[float]]:
+    batch = np.stack([decode(text, index) for index, text in enumerate(images)])
     (vectors,) = session.run(None, {"image": batch})
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return EmbedResponse(embeddings=vectors.tolist(), model="ViT-B-32")
+    return vectors.tolist()
+
+
+@app.post("/embed/base64")
+def embed(request: EmbedRequest) -> EmbedResponse:
+    return EmbedResponse(embeddings=vectors_of(request.images), model="ViT-B-32")
+
+
+class OpenAiRequest(BaseModel):
+    model: str
+    input: list[str] = Field(min_length=1, max_length=32)
+
+
+@app.get("/v1/models")
+async def models() -> dict[str, list[dict[str, str]]]:
+    return {"data": [{"id": "ViT-B-32"}]}
+
+
+@app.post("/v1/embeddings")
+def embeddings(request: OpenAiRequest) -> dict[str, object]:
+    """OpenAI's route, with images as `data:` URIs."""
+    if request.model != "ViT-B-32":
+        raise HTTPException(404, f"model must be ViT-B-32, got {request.model}")
+    vectors = vectors_of([text.partition(",")[2] for text in request.input])
+    data = [{"index": index, "embedding": vector} for index, vector in enumerate(vectors)]
+    return {"object": "list", "data": data, "model": request.model}

@@ -1,5 +1,5 @@
 import type { Workload } from "../../artefact/workload.ts";
-import { type EndpointName, hasEmbedApi } from "../../contract/environment.ts";
+import { hasEmbedApi, type ServiceEndpoint } from "../../contract/environment.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import type { TargetEndpoint } from "../requests/target-endpoint.ts";
 import { openService, orClose, type RunningServices } from "../service/target-service.ts";
@@ -9,7 +9,7 @@ import type { OpenTarget } from "./open-target.ts";
 /** Addresses given on the command line. */
 export interface AddressesSource {
   readonly kind: "addresses";
-  readonly endpoints: readonly { readonly endpoint: EndpointName; readonly url: string }[];
+  readonly endpoints: readonly { readonly endpoint: ServiceEndpoint; readonly url: string }[];
   /** Metrics pages of the embed server, the ONNX Triton and the TensorRT Triton. */
   readonly metrics: readonly { readonly backend: "embed" | "onnx" | "trt"; readonly url: string }[];
   readonly apiKey?: string;
@@ -117,7 +117,7 @@ function workloadOf(
   };
 }
 
-function protocolOf(endpoint: EndpointName) {
+function protocolOf(endpoint: ServiceEndpoint) {
   if (hasEmbedApi(endpoint)) return "embed-http";
   return endpoint.endsWith("-grpc") ? "oip-grpc" : "oip-http";
 }

@@ -27,6 +27,7 @@ import {
   loadImages,
 } from "./load-items.ts";
 import type { PreparedRequest, PreparedRequests } from "./prepared-requests.ts";
+import { protocolOf } from "./server-protocol.ts";
 import type { TargetEndpoint } from "./target-endpoint.ts";
 
 /** Media type of embeddings as float32 rows. */
@@ -137,6 +138,8 @@ function isGrpc({ endpoint }: Pick<TargetEndpoint, "endpoint">): boolean {
 }
 
 function pathOf(target: Target, { payload }: Pick<BenchEndpoint, "payload">): string {
+  const protocol = protocolOf(target.endpoint);
+  if (protocol !== undefined) return protocol.path;
   if (isGrpc(target)) return methodOf("ModelInfer").path;
   if (hasEmbedApi(target.endpoint)) {
     return payload === "text" ? embedPaths.embedText : embedPath(target.spec);
@@ -173,6 +176,8 @@ function imageWriter(
   target: Target,
   format: Pick<BenchEndpoint, "payload" | "serialization">,
 ): Write<LoadImage> {
+  const writeJson = jsonWriter(target);
+  if (writeJson !== undefined) return writeJson;
   if (hasEmbedApi(target.endpoint)) return writeEmbed;
   const { payload } = format;
   if (payload === "text") throw new Error("payload format text is not one of images");
@@ -189,6 +194,8 @@ function imageWriter(
 }
 
 function textWriter(target: Target): Write<LoadText> {
+  const writeJson = jsonWriter(target);
+  if (writeJson !== undefined) return writeJson;
   if (hasEmbedApi(target.endpoint)) return (texts) => writeTexts(target.spec, texts);
   const tower = textTowerOf(target.spec);
   const format = { payload: "text", serialization: "binary" } as const;
@@ -198,6 +205,16 @@ function textWriter(target: Target): Write<LoadText> {
       texts.map(({ ids }) => ids),
     ),
   );
+}
+
+/** Writes requests to a server that is not clipstack's; undefined if the target is none. */
+function jsonWriter({ endpoint, model }: Target): Write<LoadItem> | undefined {
+  const protocol = protocolOf(endpoint);
+  if (protocol === undefined) return undefined;
+  return async (items) => ({
+    headers: { "content-type": "application/json" },
+    body: Buffer.from(JSON.stringify(protocol.body(items, model))),
+  });
 }
 
 /** Writes requests to a Triton server. */

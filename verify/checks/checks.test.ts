@@ -5,7 +5,7 @@ import { parseArtefact } from "../../artefact/artefact.ts";
 import { dockerDocument } from "../../artefact/test-artefact.ts";
 import type { Transport } from "../../client/triton/transport.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
-import type { EndpointName } from "../../contract/environment.ts";
+import type { ServiceEndpoint } from "../../contract/environment.ts";
 import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { elementCount, type Fp32Tensor } from "../../contract/tensor.ts";
@@ -144,7 +144,7 @@ test("fails on metrics without batch counts", () => {
 /** Embed server that returns the reference embeddings; `change` changes the response. */
 async function embedService(
   change: (row: Float32Array) => Float32Array,
-  endpointName: EndpointName = "embed-http",
+  endpointName: ServiceEndpoint = "embed-http",
 ): Promise<TargetService> {
   const server = createServer(async (request, response) => {
     const body = Buffer.concat(await request.toArray());
