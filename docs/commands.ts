@@ -230,6 +230,10 @@ export const commandsTested: readonly TestedCommand[] = [
     tests: ["cli/model/model-prepare.integ.test.ts"],
     words: ["convert"],
   },
+  ...["build", "serve", "near-duplicates"].map((name) => ({
+    command: `npx clipstack-search ${name}`,
+    tests: ["examples/search/search.integ.test.ts"],
+  })),
   { command: "npx clipstack-dedupe scan", tests: dedupeTests },
   { command: "npx clipstack-dedupe embed", tests: dedupeTests },
   { command: "npx clipstack-dedupe review", tests: dedupeTests },

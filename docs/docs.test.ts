@@ -8,6 +8,7 @@ import { clipstackProgram, commandNames } from "../cli/program.ts";
 import { findingsOf } from "../constructs/checks/findings.ts";
 import { Testing } from "../constructs/terraform/cdktf.ts";
 import { dedupeProgram } from "../examples/photo-dedupe/program.ts";
+import { searchProgram } from "../examples/search/program.ts";
 import { createStack } from "../stacks/create-stack.ts";
 import { exampleEnvironments, shippedEnvironments } from "../stacks/settings/environment-files.ts";
 import { parseEnvironment } from "../stacks/settings/settings.ts";
@@ -76,9 +77,11 @@ function withoutActions(command: Command): Command {
 
 let clipstack: Command;
 let dedupe: Command;
+let search: Command;
 beforeAll(async () => {
   clipstack = withoutActions(await clipstackProgram(commandNames));
   dedupe = withoutActions(dedupeProgram());
+  search = withoutActions(searchProgram());
 });
 
 async function rejected(
@@ -129,8 +132,9 @@ test("clipstack has every command, option and choice", async () => {
   expect(await rejected(clipstack, argumentsOf("npx clipstack"))).toEqual([]);
 });
 
-test("clipstack-dedupe has every command, option and choice", async () => {
+test("clipstack-dedupe and clipstack-search have every command, option and choice", async () => {
   expect(await rejected(dedupe, argumentsOf("npx clipstack-dedupe"))).toEqual([]);
+  expect(await rejected(search, argumentsOf("npx clipstack-search"))).toEqual([]);
 });
 
 test("reports commands, options and choices that do not exist", async () => {
@@ -475,7 +479,8 @@ function wordsToFind({ command, words }: TestedCommand): readonly string[] {
   return (
     words ??
     wordsOf(command).filter(
-      (word) => !["npx", "clipstack", "clipstack-dedupe", "npm", "run"].includes(word),
+      (word) =>
+        !["npx", "clipstack", "clipstack-dedupe", "clipstack-search", "npm", "run"].includes(word),
     )
   );
 }

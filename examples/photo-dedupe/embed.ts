@@ -4,11 +4,12 @@ import { existsSync, readFileSync } from "node:fs";
 import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
+import { modelFile } from "../search/query-client.ts";
+import { CommandError, type Progress, reasonOf } from "../search/report.ts";
 import { readErrors } from "../search/table.ts";
 import { embeddedImages, jobOf, readVectors, type Weights, weightsSetting } from "./embeddings.ts";
 import { openPhoto } from "./open-photo.ts";
 import { type PhotoDatabase, writeSetting } from "./photo-database.ts";
-import { DedupeError, type Progress, reasonOf } from "./report.ts";
 
 export interface EmbedOptions {
   /** Name of the model's spec. */
@@ -27,7 +28,7 @@ export interface EmbedOptions {
 /**
  * Embeds every content without an embedding by the model with `clipstack bulk`. A photo that cannot be decoded is reported.
  *
- * @throws {DedupeError} if there are no photos, or `clipstack bulk` fails, as for other weights than those of the embeddings
+ * @throws {CommandError} if there are no photos, or `clipstack bulk` fails, as for other weights than those of the embeddings
  */
 export async function embed(database: PhotoDatabase, options: EmbedOptions) {
   const { model, replace, progress } = options;
@@ -35,7 +36,7 @@ export async function embed(database: PhotoDatabase, options: EmbedOptions) {
   await copyHeic(database, progress);
   const images = embeddedImages(database).filter(({ etag }) => etag !== "");
   if (images.length === 0) {
-    throw new DedupeError("failed", "no photos: run 'clipstack-dedupe scan' first");
+    throw new CommandError("failed", "no photos: run 'clipstack-dedupe scan' first");
   }
   if (replace) {
     await rm(job, { recursive: true, force: true });
@@ -120,11 +121,6 @@ function weightsOf({ model, weights, triton }: EmbedOptions): Weights {
   return source === "generated" ? "random" : "unknown";
 }
 
-/** Path of a tower in the model repository of the working directory, where `clipstack model` writes it. */
-export function modelFile(model: string, tower: "" | "_text" = ""): string {
-  return join("model_repository", `${model.replaceAll("-", "_")}${tower}`, "1", "model.onnx");
-}
-
 /** sharp's limit, for the embeddings as for the other steps. */
 const maxPixels = 0x3fff ** 2;
 
@@ -139,6 +135,6 @@ async function bulk(...args: readonly string[]): Promise<void> {
   });
   const [code] = await once(child, "close");
   const hint = "if the model has other weights now, embed all photos again with --replace";
-  if (code === 2) throw new DedupeError("usage", hint);
-  if (code !== 0) throw new DedupeError("failed", "stopped: run the same command again to resume");
+  if (code === 2) throw new CommandError("usage", hint);
+  if (code !== 0) throw new CommandError("failed", "stopped: run the same command again to resume");
 }

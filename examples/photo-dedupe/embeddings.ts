@@ -1,10 +1,10 @@
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { VectorTable } from "../search/cosine-blocks.ts";
+import { CommandError } from "../search/report.ts";
 import { readTable } from "../search/table.ts";
 import { heic } from "./open-photo.ts";
 import { type PhotoDatabase, readSetting } from "./photo-database.ts";
-import { DedupeError } from "./report.ts";
 
 /** `random`: weights of `clipstack model generate`, whose embeddings are unrelated to the content. */
 export type Weights = "random" | "unknown";
@@ -26,12 +26,12 @@ export const weightsSetting = (model: string) => `weights of ${model}`;
  * Returns the model with embeddings in the index.
  *
  * @param name - Required if there are several.
- * @throws {DedupeError} if there is none of this name, or there are several and `name` is undefined
+ * @throws {CommandError} if there is none of this name, or there are several and `name` is undefined
  */
 export function findModel(database: PhotoDatabase, name?: string): IndexModel {
   const names = modelNames(database);
   if (names.length === 0) {
-    throw new DedupeError(
+    throw new CommandError(
       "failed",
       "no embeddings: run 'clipstack-dedupe embed' first, or group with --by hash",
     );
@@ -39,7 +39,7 @@ export function findModel(database: PhotoDatabase, name?: string): IndexModel {
   const found = name ?? (names.length === 1 ? names[0] : undefined);
   if (found === undefined || !names.includes(found)) {
     const problem = name === undefined ? "is required" : `'${name}' has no embeddings in the index`;
-    throw new DedupeError("usage", `--model ${problem}: must be one of ${names.join(", ")}`);
+    throw new CommandError("usage", `--model ${problem}: must be one of ${names.join(", ")}`);
   }
   return { name: found, weights: readSetting(database, weightsSetting(found)) ?? "unknown" };
 }
@@ -111,11 +111,4 @@ export async function readVectors(
       : table.data.subarray(row * table.width, (row + 1) * table.width);
   };
   return { ...table, contents, of };
-}
-
-/** Dot product: the cosine of two unit vectors. */
-export function cosine(a: ArrayLike<number>, b: ArrayLike<number>): number {
-  let sum = 0;
-  for (let i = 0; i < a.length; i++) sum += a[i]! * b[i]!;
-  return sum;
 }

@@ -1,12 +1,13 @@
 import { readFile, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { cosine, findModel, modelNames, readVectors, type Weights } from "./embeddings.ts";
+import { cosine } from "../search/query-client.ts";
+import { CommandError, openProgress, percent, reasonOf } from "../search/report.ts";
+import { findModel, modelNames, readVectors, type Weights } from "./embeddings.ts";
 import { readFacts } from "./facts.ts";
 import { readGrouping } from "./group.ts";
 import { hashDistance } from "./perceptual-hash.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
-import { DedupeError, openProgress, percent, reasonOf } from "./report.ts";
 
 /** File next to the photos with their subjects. */
 export const labelsFile = "labels.json";
@@ -65,7 +66,7 @@ const cosines = [
  * Compares every pair of labelled photos: by perceptual hash, by embedding, by both, and by the groups of the last `group`.
  *
  * @param options - `confirm`: maximum distance of the hashes of a confirmed pair, in bits.
- * @throws {DedupeError} if the labels are missing or invalid, or a labelled photo was not scanned
+ * @throws {CommandError} if the labels are missing or invalid, or a labelled photo was not scanned
  */
 export async function evaluate(
   database: PhotoDatabase,
@@ -119,7 +120,7 @@ function labelledPhoto(
     join(root, label.file),
   );
   if (row !== undefined) return { ...row, original: label.original };
-  throw new DedupeError(
+  throw new CommandError(
     "usage",
     `'${label.file}' of the labels is not in '${database.folder}': scan '${folder}' first`,
   );
@@ -134,7 +135,7 @@ async function readLabels(file: string): Promise<readonly PhotoLabel[]> {
   } catch (cause) {
     const [issue] = cause instanceof z.ZodError ? cause.issues : [];
     const reason = issue ? `${issue.path.join(".")}: ${issue.message}` : reasonOf(cause);
-    throw new DedupeError("usage", `labels '${file}': ${reason}`, { cause });
+    throw new CommandError("usage", `labels '${file}': ${reason}`, { cause });
   }
 }
 

@@ -1,8 +1,8 @@
 import { availableParallelism } from "node:os";
 import pMap from "p-map";
+import { type Progress, reasonOf } from "../search/report.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
 import { readPhoto } from "./read-photo.ts";
-import { type Progress, reasonOf } from "./report.ts";
 
 /**
  * Reads hash, resolution, format and time of contents, by default of all present photos, unless the index has them. A photo that cannot

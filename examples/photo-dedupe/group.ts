@@ -1,11 +1,12 @@
 import { openBestPairs } from "../search/cosine-blocks.ts";
 import { nearDuplicates, type SimilarPair } from "../search/near-duplicates.ts";
-import { cosine, findModel, type IndexModel, readVectors, type Weights } from "./embeddings.ts";
+import { cosine } from "../search/query-client.ts";
+import { CommandError, type Progress } from "../search/report.ts";
+import { findModel, type IndexModel, readVectors, type Weights } from "./embeddings.ts";
 import { readFacts } from "./facts.ts";
 import { type Linkage, link, type Metric } from "./linkage.ts";
 import { hashWords, orientations, orientedDistance } from "./perceptual-hash.ts";
 import { type PhotoDatabase, readSetting, writeSetting } from "./photo-database.ts";
-import { DedupeError, type Progress } from "./report.ts";
 
 export interface GroupOptions {
   /** Property to compare. Perceptual hashes need no model. */
@@ -42,7 +43,7 @@ interface Content {
  * Replaces the groups in the index. Photos with the same bytes are always in one group. The groups do not depend on the order of
  * scanning, except for photos with more than `maxPairsPerVector` similar ones.
  *
- * @throws {DedupeError} if nothing was scanned or embedded
+ * @throws {CommandError} if nothing was scanned or embedded
  */
 export async function group(database: PhotoDatabase, options: GroupOptions) {
   const { by, linkage, progress } = options;
@@ -51,7 +52,7 @@ export async function group(database: PhotoDatabase, options: GroupOptions) {
     "SELECT id, path, sha256 FROM photos WHERE state = 'present' ORDER BY path",
   );
   if (photos.length === 0) {
-    throw new DedupeError("failed", "no photos: run 'clipstack-dedupe scan' first");
+    throw new CommandError("failed", "no photos: run 'clipstack-dedupe scan' first");
   }
   const model = by === "hash" ? undefined : findModel(database, options.model);
   const contents = contentsOf(photos);

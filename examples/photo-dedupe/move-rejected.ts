@@ -1,8 +1,8 @@
 import { lstatSync, type Stats } from "node:fs";
 import { lstat, mkdir, rename } from "node:fs/promises";
 import { dirname, join, parse, relative } from "node:path";
+import { reasonOf } from "../search/report.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
-import { reasonOf } from "./report.ts";
 import { rejectedFolderName } from "./scan.ts";
 
 export interface MoveResult {

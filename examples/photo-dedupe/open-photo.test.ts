@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Sharp } from "sharp";
 import { expect, test } from "vitest";
+import { reasonOf } from "../search/report.ts";
 import { openPhoto } from "./open-photo.ts";
 import { readPhoto } from "./read-photo.ts";
-import { reasonOf } from "./report.ts";
 import { picture, temporaryFolder } from "./test-photos.ts";
 
 /** `picture(3, 480, 320)` on its side, with the rotation for display and a time, encoded by pillow-heif 1.8.1 with quality 40. */

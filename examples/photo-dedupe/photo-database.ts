@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import Database from "libsql";
-import { DedupeError, reasonOf } from "./report.ts";
+import { CommandError, reasonOf } from "../search/report.ts";
 
 export type SqlValue = number | string | Uint8Array | null;
 
@@ -56,7 +56,7 @@ const schema = `
 
 /**
  * @param missing - Creates a missing index, or fails.
- * @throws {DedupeError} if the index is missing or is not of this version
+ * @throws {CommandError} if the index is missing or is not of this version
  */
 export function openPhotoDatabase(
   folder: string,
@@ -64,7 +64,7 @@ export function openPhotoDatabase(
 ): PhotoDatabase {
   const file = join(folder, "photos.db");
   if (missing === "fail" && !existsSync(file)) {
-    throw new DedupeError(
+    throw new CommandError(
       "usage",
       `--index '${folder}' does not exist: run 'clipstack-dedupe scan <folder>' first`,
     );
@@ -108,7 +108,7 @@ function open(folder: string, file: string): Database.Database {
   } catch (cause) {
     database?.close();
     const reason = reasonOf(cause);
-    throw new DedupeError("usage", `--index '${folder}' cannot be used: ${reason}`, { cause });
+    throw new CommandError("usage", `--index '${folder}' cannot be used: ${reason}`, { cause });
   }
 }
 

@@ -1,18 +1,14 @@
-import {
-  clientBackends,
-  clientModes,
-  clientOptionsFromEnv,
-  defaultModel,
-  type InferenceClientOptions,
-} from "@clipstack/client";
-import { Command, InvalidArgumentError, Option } from "commander";
+import { clientOptionsFromEnv, defaultModel } from "@clipstack/client";
+import { Command, Option } from "commander";
+import { numberIn } from "../search/program.ts";
+import { addQueryOptions, type QueryOptions, queryHelp } from "../search/query-client.ts";
+import { openProgress, printable } from "../search/report.ts";
 import type { EmbedOptions } from "./embed.ts";
 import type { GroupOptions } from "./group.ts";
 import { linkages } from "./linkage.ts";
 import packageJson from "./package.json" with { type: "json" };
 import { defaultConfirmedBits } from "./perceptual-hash.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
-import { openProgress, printable } from "./report.ts";
 
 const indexOption = () =>
   new Option("--index <folder>", "index of the photos").default("photos-index");
@@ -39,8 +35,6 @@ export function dedupeProgram(): Command {
   addSearch(program);
   addReview(program);
   addEvaluate(program);
-  program.exitOverride();
-  for (const command of program.commands) command.exitOverride();
   return program;
 }
 
@@ -196,39 +190,25 @@ function addGroup(program: Command): void {
     });
 }
 
-type SearchArguments = IndexOption &
-  Partial<Pick<InferenceClientOptions, "backend" | "mode">> & {
-    readonly model?: string;
-    readonly limit: number;
-    readonly url?: string;
-    readonly modelFile?: string;
-    readonly textModelFile?: string;
-  };
+interface SearchArguments extends IndexOption, QueryOptions {
+  readonly model?: string;
+  readonly limit: number;
+}
 
 function addSearch(program: Command): void {
-  program
+  const command = program
     .command("search")
     .description("list the photos closest to a text, by a model that embeds texts")
     .argument("<text>", "such as 'a dog on a beach'")
     .addOption(indexOption())
     .addOption(modelOption())
-    .option("--limit <photos>", "maximum number of photos", numberIn(1, 100_000), 20)
-    .addOption(new Option("--backend <backend>", "kind of service").choices(clientBackends))
-    .addOption(
-      new Option(
-        "--mode <mode>",
-        "on this machine, with the service, or (default: auto) on this machine if the service is unavailable",
-      ).choices(clientModes),
-    )
-    .option("--url <url>", "http://host:port of the service")
-    .option("--model-file <file>", "ONNX file of the model on this machine")
-    .option("--text-model-file <file>", "ONNX file of the model's text tower on this machine")
+    .option("--limit <photos>", "maximum number of photos", numberIn(1, 100_000), 20);
+  addQueryOptions(command)
     .addHelpText(
       "after",
       `
 Each line has the cosine of text and photo, which depends on the model. Photos with the same bytes are listed together and count as one.
-Defaults come from the environment: INFERENCE_BACKEND, INFERENCE_MODE, INFERENCE_SERVICE_URL, INFERENCE_MODEL, TRITON_GRPC_URL,
-TRITON_MODEL, INFERENCE_API_KEY, INFERENCE_TEXT_MODEL_PATH.
+${queryHelp}
 
 Example:
   $ npx clipstack-dedupe search "a dog on a beach" --limit 5`,
@@ -265,10 +245,9 @@ Nothing is deleted: "Move rejected" moves files into 'clipstack-rejected' of the
     .action(async (args: IndexOption & { readonly port: number }) => {
       const { serveReview } = await import("./review-server.ts");
       const onListening = (url: string) => console.log(`review page: ${url} (stop with Ctrl-C)`);
-      const stop = new AbortController();
-      for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => stop.abort());
+      const { stopSignal } = await import("../search/local-page.ts");
       await withIndex(args, (database) =>
-        serveReview(database, { port: args.port, signal: stop.signal, onListening }),
+        serveReview(database, { port: args.port, signal: stopSignal(), onListening }),
       );
     });
 }
@@ -287,13 +266,4 @@ function addEvaluate(program: Command): void {
       console.log(evaluationText(result, args.confirm));
       await printWeights(result);
     });
-}
-
-/** Parser of an option's number. */
-function numberIn(min: number, max: number): (value: string) => number {
-  return (value) => {
-    const number = Number(value);
-    if (value.trim() !== "" && number >= min && number <= max) return number;
-    throw new InvalidArgumentError(`It must be ${min} to ${max}.`);
-  };
 }

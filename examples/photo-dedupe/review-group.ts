@@ -1,5 +1,5 @@
 import { basename, dirname, relative } from "node:path";
-import { cosine } from "./embeddings.ts";
+import { cosine } from "../search/query-client.ts";
 import { type ComparedPhoto, suggestKeeper } from "./keeper.ts";
 import { hashWords, orientations, orientedDistance } from "./perceptual-hash.ts";
 import type { PhotoDatabase } from "./photo-database.ts";

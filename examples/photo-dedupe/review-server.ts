@@ -1,15 +1,12 @@
-import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import type { AddressInfo } from "node:net";
-import Fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
+import type { FastifyInstance } from "fastify";
 import { z } from "zod";
+import { buildLocalPage, type ServeOptions, serveLocalPage } from "../search/local-page.ts";
 import { readVectors } from "./embeddings.ts";
 import { readGrouping } from "./group.ts";
 import { type MoveResult, moveRejected, restore } from "./move-rejected.ts";
 import { openPhoto } from "./open-photo.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
-import { DedupeError } from "./report.ts";
 import { countEmptiedGroups, decide, movedPhotos, reviewState } from "./review-data.ts";
 import {
   acceptCopies,
@@ -23,12 +20,7 @@ import {
 /** Maximum side of an image on the page, in pixels. */
 const sides = { thumbnails: 480, photos: 1_600 } as const;
 
-const pageFiles = {
-  "/": { file: "index.html", type: "text/html; charset=utf-8" },
-  "/page.css": { file: "page.css", type: "text/css; charset=utf-8" },
-  "/photo-card.js": { file: "photo-card.js", type: "text/javascript; charset=utf-8" },
-  "/page.js": { file: "page.js", type: "text/javascript; charset=utf-8" },
-} as const;
+const pageFiles = ["index.html", "page.css", "photo-card.js", "page.js"];
 
 const idParams = z.object({ id: z.coerce.number().int().min(0) });
 const groupQuery = z.object({ page: z.coerce.number().int().min(0).default(0) });
@@ -45,18 +37,6 @@ const decisionsBody = z.strictObject({
 const moveBody = z.strictObject({ rejected: z.int().min(1) });
 const restoreBody = z.strictObject({ photo: z.int().min(1).optional() });
 
-const headers = {
-  // no resource of another origin, and no script that a photo's name could inject
-  "content-security-policy":
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-  "cross-origin-resource-policy": "same-origin",
-  "cross-origin-opener-policy": "same-origin",
-  "x-content-type-options": "nosniff",
-  "referrer-policy": "no-referrer",
-  "cache-control": "no-store",
-} as const;
-
 /**
  * Builds the server of the review page without listening. Clients send ids of photos, never paths; requests from pages of
  * another origin are rejected.
@@ -65,24 +45,7 @@ export function buildReviewApp(
   database: PhotoDatabase,
   vectorOf: VectorOf = () => undefined,
 ): FastifyInstance {
-  const app = Fastify({ logger: false, bodyLimit: 8 * 1024 * 1024 });
-  app.addHook("onRequest", async (request, reply) => {
-    reply.headers(headers);
-    const problem = foreignOriginProblem(request);
-    if (problem !== undefined) return reply.code(403).send({ error: problem });
-  });
-  app.setErrorHandler((error: Error & { readonly statusCode?: number }, _request, reply) => {
-    const [issue] = error instanceof z.ZodError ? error.issues : [];
-    if (issue) return reply.code(400).send({ error: `${issue.path.join(".")}: ${issue.message}` });
-    return reply.code(error.statusCode ?? 500).send({ error: error.message.split("\n")[0] });
-  });
-  app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: "not found" }));
-
-  for (const [path, { file, type }] of Object.entries(pageFiles)) {
-    const content = readFileSync(new URL(`page/${file}`, import.meta.url), "utf8");
-    app.get(path, (_request, reply) => reply.type(type).send(content));
-  }
-  app.get("/favicon.ico", (_request, reply) => reply.code(204).send());
+  const app = buildLocalPage(new URL("page/", import.meta.url), pageFiles);
   registerReviewRoutes(app, database, vectorOf);
   registerMoveRoutes(app, database);
   registerImageRoutes(app, database);
@@ -193,27 +156,6 @@ async function scaledPhoto(path: string, side: number): Promise<Buffer> {
     .toBuffer();
 }
 
-/**
- * Returns the reason to reject a request that does not come from this page: `Host` reveals DNS rebinding, and `Origin`, which browsers
- * send with every POST, a page of another origin.
- */
-function foreignOriginProblem({ headers, method }: FastifyRequest): string | undefined {
-  const { host = "", origin } = headers;
-  if (!/^(127\.0\.0\.1|localhost|\[::1\])(:\d+)?$/.test(host)) {
-    return "this page is for this machine: use http://127.0.0.1 or http://localhost";
-  }
-  const reads = method === "GET" || method === "HEAD";
-  if (origin === `http://${host}` || (origin === undefined && reads)) return undefined;
-  return "requests of other origins are rejected";
-}
-
-export interface ServeReviewOptions {
-  /** 0 selects a free port. */
-  readonly port: number;
-  readonly onListening: (url: string) => void;
-  readonly signal: AbortSignal;
-}
-
 /** Reads the embeddings of the photos in groups. */
 async function groupedVectors(database: PhotoDatabase): Promise<VectorOf> {
   const model = readGrouping(database)?.model;
@@ -226,22 +168,6 @@ async function groupedVectors(database: PhotoDatabase): Promise<VectorOf> {
 }
 
 /** Serves the review page on the loopback interface until the signal. */
-export async function serveReview(
-  database: PhotoDatabase,
-  { port, onListening, signal }: ServeReviewOptions,
-): Promise<void> {
-  const app = buildReviewApp(database, await groupedVectors(database));
-  try {
-    const host = "127.0.0.1";
-    await app.listen({ host, port }).catch((cause: NodeJS.ErrnoException) => {
-      const inUse = cause.code === "EADDRINUSE";
-      const problem = inUse ? "is in use: choose another with --port" : cause.message;
-      throw new DedupeError("usage", `port ${port} ${problem}`, { cause });
-    });
-    onListening(`http://${host}:${(app.server.address() as AddressInfo).port}/`);
-    if (!signal.aborted) await once(signal, "abort");
-  } finally {
-    app.server.closeAllConnections();
-    await app.close();
-  }
+export async function serveReview(database: PhotoDatabase, options: ServeOptions): Promise<void> {
+  await serveLocalPage(buildReviewApp(database, await groupedVectors(database)), options);
 }

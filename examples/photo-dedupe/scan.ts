@@ -4,9 +4,9 @@ import { opendir, readFile, realpath, stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { extname, join, sep } from "node:path";
 import pMap from "p-map";
+import { CommandError, type Progress, reasonOf } from "../search/report.ts";
 import { heic } from "./open-photo.ts";
 import { type PhotoDatabase, readSetting, writeSetting } from "./photo-database.ts";
-import { DedupeError, type Progress, reasonOf } from "./report.ts";
 
 /** Folder into which rejected photos are moved; never scanned. */
 export const rejectedFolderName = "clipstack-rejected";
@@ -17,7 +17,7 @@ const photoFile = /^\.(jpe?g|jpe|jfif|png|webp|heic|heif)$/i;
  * Adds new and changed photos of a folder to the index. A file that cannot be read is reported and does not end the scan.
  * Links are not followed. Photos that no longer exist are marked, unless a folder cannot be listed.
  *
- * @throws {DedupeError} if the folder itself cannot be read
+ * @throws {CommandError} if the folder itself cannot be read
  */
 export async function scan(
   database: PhotoDatabase,
@@ -59,7 +59,7 @@ async function scannedFolder(folder: string): Promise<string> {
     await (await opendir(path)).close();
     return path;
   } catch (cause) {
-    throw new DedupeError("usage", `folder '${folder}': ${reasonOf(cause)}`, { cause });
+    throw new CommandError("usage", `folder '${folder}': ${reasonOf(cause)}`, { cause });
   }
 }
 

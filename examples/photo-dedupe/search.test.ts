@@ -9,8 +9,8 @@ import { efficientnetLite0 } from "../../contract/models/efficientnet-lite0.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { ensureTinyModel, generateModel } from "../../model-tools/generate/generate.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
+import { cosine } from "../search/query-client.ts";
 import { embed } from "./embed.ts";
-import { cosine } from "./embeddings.ts";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";
 import { scan } from "./scan.ts";
 import { type SearchOptions, search } from "./search.ts";
@@ -80,7 +80,7 @@ test("fails if the model has other weights than that of the index", async () => 
   const other = join(folder, "../other.onnx");
   await generateModel({ spec: defaultModel, profile: "tiny", seed: 2, file: other });
   await expect(searchFor("a red cat", { modelFile: other })).rejects.toThrow(
-    `'${database.folder}' has embeddings by another 'openclip-vit-b32' than that of the service or file: use that one, or embed all again with --replace`,
+    `'${database.folder}', openclip-vit-b32: the model of the service or file has other weights than that of the table`,
   );
 });
 

@@ -1,25 +1,20 @@
-import { readFile } from "node:fs/promises";
+import { modelCatalogue } from "@clipstack/client";
 import {
-  clientOptionsFromEnv,
-  type InferenceClient,
-  type InferenceClientOptions,
-  modelCatalogue,
-  openInferenceClient,
-} from "@clipstack/client";
-import { modelFile } from "./embed.ts";
-import { cosine, embeddedImages, findModel, type IndexModel, readVectors } from "./embeddings.ts";
+  cosine,
+  openQueryClient,
+  type QueryOptions,
+  requireSameWeights,
+} from "../search/query-client.ts";
+import { CommandError } from "../search/report.ts";
+import { embeddedImages, findModel, type IndexModel, readVectors } from "./embeddings.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
-import { DedupeError } from "./report.ts";
 
-export interface SearchOptions extends Partial<Pick<InferenceClientOptions, "backend" | "mode">> {
+export interface SearchOptions extends QueryOptions {
   readonly text: string;
   /** Maximum number of contents. */
   readonly limit: number;
   /** Required if the index has embeddings of several models. */
   readonly model?: string;
-  readonly url?: string;
-  readonly modelFile?: string;
-  readonly textModelFile?: string;
   /** Receives the reason for which the model on this machine is used instead of a service. */
   readonly note: (text: string) => void;
 }
@@ -34,15 +29,18 @@ export interface SearchHit {
 /**
  * Finds the photos whose embeddings are closest to that of a text, by comparing all of them.
  *
- * @throws {DedupeError} if the index has no embeddings of a model that embeds texts, or they are by other weights
+ * @throws {CommandError} if the index has no embeddings of a model that embeds texts, or they are by other weights
  * @throws {ClientError} if the text cannot be embedded
  */
 export async function search(database: PhotoDatabase, options: SearchOptions) {
   const model = findTextModel(database, options.model);
-  const client = await openClient(model.name, options);
+  const client = await openQueryClient(model.name, options, options.note);
   try {
     const vectors = await readVectors(database, model);
-    await requireSameWeights(database, model, client, vectors.of);
+    const image = embeddedImages(database).find(({ sha256 }) => vectors.of(sha256));
+    if (image === undefined) return { hits: [], weights: model.weights };
+    const sample = { path: image.uri, vector: vectors.of(image.sha256)! };
+    await requireSameWeights(client, sample, `'${database.folder}', ${model.name}`);
     const [query] = await client.embedText([options.text]);
     const hits = vectors.contents
       .map((sha256) => ({ sha256, cosine: cosine(query!, vectors.of(sha256)!) }))
@@ -71,46 +69,8 @@ function findTextModel(database: PhotoDatabase, name?: string): IndexModel {
   // only the service knows whether another model embeds texts
   if (spec === undefined || spec.towers.text !== undefined) return model;
   const others = [...modelCatalogue.values()].filter(({ towers }) => towers.image && towers.text);
-  throw new DedupeError(
+  throw new CommandError(
     "usage",
     `${model.name} embeds no texts: embed the photos with a model that does, one of ${others.map((other) => other.name).join(", ")}`,
-  );
-}
-
-/** Opens the client that options and environment select. The files on this machine are by default those of `clipstack model`. */
-async function openClient(model: string, options: SearchOptions): Promise<InferenceClient> {
-  const fromEnv = clientOptionsFromEnv(process.env);
-  const spec = modelCatalogue.get(model);
-  return await openInferenceClient({
-    ...fromEnv,
-    backend: options.backend ?? fromEnv.backend,
-    mode: options.mode ?? fromEnv.mode,
-    serviceUrl: options.url ?? fromEnv.serviceUrl,
-    model,
-    modelPath: options.modelFile ?? fromEnv.modelPath ?? (spec && modelFile(model)),
-    textModelPath:
-      options.textModelFile ?? fromEnv.textModelPath ?? (spec && modelFile(model, "_text")),
-    onFallback: (reason) => options.note(`${reason}: using the model on this machine`),
-  });
-}
-
-/** Minimum cosine of two embeddings of a photo by the same weights. Precisions differ by less, other weights by more. */
-const sameWeightsCosine = 0.97;
-
-/** Embeds a photo of the index again. */
-async function requireSameWeights(
-  database: PhotoDatabase,
-  { name }: IndexModel,
-  client: InferenceClient,
-  vectorOf: (sha256: string) => Float32Array | undefined,
-): Promise<void> {
-  const image = embeddedImages(database).find(({ sha256 }) => vectorOf(sha256));
-  if (image === undefined) return;
-  const [again] = await client.embed([await readFile(image.uri)]);
-  const known = vectorOf(image.sha256)!;
-  if (again!.length === known.length && cosine(again!, known) >= sameWeightsCosine) return;
-  throw new DedupeError(
-    "failed",
-    `'${database.folder}' has embeddings by another '${name}' than that of the service or file: use that one, or embed all again with --replace`,
   );
 }

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import {
@@ -12,11 +13,13 @@ import type { VectorTable } from "./cosine-blocks.ts";
 
 /** Embeddings of a table and the image of each. */
 export interface EmbeddingTable extends VectorTable {
+  /** Name of the model's spec; empty if the table has no rows. */
+  readonly model: string;
   readonly uris: readonly string[];
 }
 
 /**
- * Reads the embeddings of a folder of `clipstack bulk`, in the order of its parts.
+ * Reads the embeddings of a folder of `clipstack bulk`, or of the files that its `consolidate` writes, in the order of the files.
  *
  * @param isWanted - Decides on each row. The etag changes with the image. @default - all rows
  */
@@ -38,16 +41,17 @@ export async function readTable(
   }
   // allocated once, because a copy would double the memory
   let data = new Float32Array(0);
-  let [width, count, partIndex] = [0, 0, 0];
+  let [width, count, partIndex, model] = [0, 0, 0, ""];
   for await (const part of partsOf(job, ["embedding"])) {
     const { values, width: found } = valuesOf(part.getChild("embedding")!);
     width = found;
+    model = part.schema.metadata.get("clipstack.model") ?? "";
     if (count === 0) data = new Float32Array(uris.length * width);
     for (const row of wantedRows[partIndex++] ?? []) {
       data.set(values.subarray(row * width, (row + 1) * width), width * count++);
     }
   }
-  return { uris, width, count: uris.length, data };
+  return { model, uris, width, count: uris.length, data };
 }
 
 /** Row of the errors: an image without an embedding. */
@@ -64,7 +68,8 @@ export async function readErrors(job: string): Promise<readonly FailedImage[]> {
 }
 
 function partsOf(job: string, columns: readonly string[]): AsyncGenerator<Table> {
-  return filesOf(join(job, "parts"), columns);
+  const parts = join(job, "parts");
+  return filesOf(existsSync(parts) ? parts : job, columns);
 }
 
 /** Parquet files of a folder, ordered by name, one in memory at a time. */

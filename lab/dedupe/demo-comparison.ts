@@ -5,7 +5,7 @@ import {
 } from "../../examples/photo-dedupe/evaluate.ts";
 import { defaultConfirmedBits } from "../../examples/photo-dedupe/perceptual-hash.ts";
 import { openPhotoDatabase } from "../../examples/photo-dedupe/photo-database.ts";
-import { percent } from "../../examples/photo-dedupe/report.ts";
+import { percent } from "../../examples/search/report.ts";
 
 /** Index with the embeddings of one precision of the model. */
 export interface EvaluatedIndex {

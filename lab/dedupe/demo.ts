@@ -8,7 +8,7 @@ import { efficientnetLite0 } from "../../contract/models/efficientnet-lite0.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { uiPorts } from "../../contract/ports.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { DedupeError } from "../../examples/photo-dedupe/report.ts";
+import { CommandError } from "../../examples/search/report.ts";
 import { readSidecar } from "../../model-tools/files/model-info.ts";
 import { selectModel } from "../../model-tools/files/prepared-file.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
@@ -116,7 +116,7 @@ async function convert({ name }: DemoModel, precision: "fp16" | "int8"): Promise
 async function runStep(folder: string, ...args: readonly string[]): Promise<void> {
   console.log(`\n# clipstack-dedupe ${args.join(" ")}`);
   const code = await run(dedupe, args, folder);
-  if (code !== 0) throw new DedupeError("failed", `'${args[0]}' exited with code ${code}`);
+  if (code !== 0) throw new CommandError("failed", `'${args[0]}' exited with code ${code}`);
 }
 
 /** @returns Its exit code. */

@@ -2,7 +2,7 @@ import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import sharp, { type Exif, type Sharp } from "sharp";
 import { labelsFile, type PhotoLabel } from "../../examples/photo-dedupe/evaluate.ts";
-import { DedupeError } from "../../examples/photo-dedupe/report.ts";
+import { CommandError } from "../../examples/search/report.ts";
 import { hash } from "../../model-tools/samples/noise.ts";
 import * as scenes from "../../model-tools/samples/scenes.ts";
 
@@ -116,12 +116,12 @@ function exifOf(index: number): Exif {
 /**
  * Writes the photos and `labels.json` into a folder, which is created.
  *
- * @throws {DedupeError} if the folder is not empty
+ * @throws {CommandError} if the folder is not empty
  */
 export async function makePhotos(folder: string): Promise<readonly PhotoLabel[]> {
   const existing = await readdir(folder).catch(() => []);
   if (existing.length > 0) {
-    throw new DedupeError("usage", `folder '${folder}' is not empty: choose a new one`);
+    throw new CommandError("usage", `folder '${folder}' is not empty: choose a new one`);
   }
   const labels: PhotoLabel[] = [];
   const write = async (label: PhotoLabel, data: Buffer) => {

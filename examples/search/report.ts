@@ -1,7 +1,7 @@
 import { getSystemErrorMap } from "node:util";
 
 /** Error that is printed as one line. `usage`: wrong usage or settings, exit code 2. `failed`: exit code 1. */
-export class DedupeError extends Error {
+export class CommandError extends Error {
   constructor(
     readonly code: "usage" | "failed",
     message: string,
