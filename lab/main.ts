@@ -47,6 +47,10 @@ const experiments: Readonly<Record<string, Experiment>> = {
     summary: "the chart on kind with a Gateway, Prometheus and KEDA: HTTPS, scaling, canary",
     run: () => import("./production-cluster/main.ts"),
   },
+  "bulk-cluster": {
+    summary: "a bulk job on kind with killed pods and a bucket that throttles: rows compared",
+    run: () => import("./bulk-cluster/main.ts"),
+  },
   acceptance: {
     summary: "the servers on this machine's GPU, without Docker and a network",
     run: () => import("./gpu/acceptance.ts"),
