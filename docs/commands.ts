@@ -107,7 +107,11 @@ const benchTests = [
   "cli/commands/bench.integ.test.ts",
   "cli/prepare/bench-options.test.ts",
 ];
-const reviewTests = ["cli/commands/review.test.ts", "tools/review-base.integ.test.ts"];
+const reviewTests = [
+  "cli/commands/review.test.ts",
+  "tools/review-base.integ.test.ts",
+  "tests/review-action.integ.test.ts",
+];
 const benchServerTests = ["lab/rounds/comparison.test.ts", "lab/server/server.integ.test.ts"];
 const benchGatewayTests = ["lab/rounds/comparison.test.ts", "lab/gateway/gateway.integ.test.ts"];
 const sweepTests = ["cli/commands/sweep.test.ts", "cli/prepare/bench-options.test.ts"];
@@ -207,6 +211,8 @@ export const commandsTested: readonly TestedCommand[] = [
     tests: ["cli/commands/report.test.ts", "cli/prepare/report-history.test.ts"],
   },
   { command: "npx clipstack capacity", tests: ["cli/commands/capacity.test.ts"] },
+  { command: "openssl genpkey", tests: reviewTests, words: ["genpkey"] },
+  { command: "openssl pkey", tests: reviewTests, words: ["pkey"] },
   { command: "npx clipstack review", tests: reviewTests },
   { command: "npx clipstack serve", tests: ["cli/commands/serve.test.ts"] },
   { command: "npx clipstack model deploy", tests: ["cli/model/model-deploy.test.ts"] },

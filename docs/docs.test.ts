@@ -71,7 +71,8 @@ const messageOf = (error: unknown) => (error instanceof Error ? error.message : 
 function withoutActions(command: Command): Command {
   command.configureOutput({ writeOut: () => {}, writeErr: () => {} });
   for (const sub of command.commands) withoutActions(sub);
-  if (command.commands.length === 0) command.action(() => {});
+  // `review` has subcommands and an action
+  if (command.commands.length === 0 || command.name() === "review") command.action(() => {});
   return command;
 }
 

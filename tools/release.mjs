@@ -9,11 +9,15 @@ const usage = `usage: node tools/release.mjs version X.Y.Z        sets the versi
        node tools/release.mjs pack FOLDER [--registry R] [--image KIND=DIGEST]…   packs the published packages
        node tools/release.mjs notes                 prints the newest section of CHANGELOG.md`;
 
-/** Workspaces that are published; `clipstack` is packed from cli/dist. */
-const published = ["client", "constructs", "emulator", "create-clipstack"];
+/** Workspaces that are published; `clipstack` and the review are packed from their folders `dist`. */
+const published = ["client", "constructs", "emulator", "create-clipstack", "review"];
 
 /** Other files with the version. */
 const versionedFiles = [
+  "action.yml",
+  "docs/ci/gitlab-plan-review.yml",
+  "docs/ci/github-plan-review.yml",
+  "docs/ci/github-drift.yml",
   "docker-bake.hcl",
   "helm/clipstack/Chart.yaml",
   "inference-image/Dockerfile",
@@ -68,7 +72,9 @@ function pack(/** @type {string[]} */ args) {
     join(root, "cli/dist/contract/release.json"),
     `${JSON.stringify({ registry: values.registry ?? release.registry, digests }, null, 2)}\n`,
   );
-  const packages = ["./cli/dist", ...published.map((name) => `./${name}`)];
+  const packages = ["cli/dist", ...published].map((name) =>
+    name === "review" ? "./review/dist" : `./${name}`,
+  );
   npm("pack", ...packages, "--pack-destination", resolve(folder));
 }
 

@@ -1,7 +1,9 @@
 import { extname } from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { type Review, verdictLevels } from "../../review/changes/stack-review.ts";
-import { readChanges, readInput } from "../../review/ci/read-files.ts";
+import { attestationOf, attestationProblems } from "../../review/ci/attestation.ts";
+import { type Publication, publications, publishOnGithub } from "../../review/ci/github.ts";
+import { planInput, readChanges, readInput } from "../../review/ci/read-files.ts";
 import { verifyPlans } from "../../review/ci/verify-plan.ts";
 import type { RuleFinding, StackChange } from "../../review/input/change.ts";
 import { isUnchanged } from "../../review/report/comment-document.ts";
@@ -30,6 +32,8 @@ interface ReviewArguments {
   readonly rulesUrl?: string;
   readonly reportUrl?: string;
   readonly failOn: (typeof failLevels)[number];
+  readonly drift?: true;
+  readonly github?: readonly Publication[];
   readonly detailedExitcode?: true;
   readonly onlyChanges?: true;
   readonly verifyPlan: readonly string[];
@@ -62,7 +66,7 @@ Exit codes: 0 success, 1 the change is blocked or differs from the reviewed chan
 
 /** `clipstack review`: renders a plan as a comment for the reviewers of a change. */
 export function registerReview(program: Command, outlet = processOutlet): void {
-  program
+  const command = program
     .command("review")
     .argument("[plans...]", "same as --plan")
     .option(
@@ -97,6 +101,15 @@ export function registerReview(program: Command, outlet = processOutlet): void {
         .choices(failLevels)
         .default("error"),
     )
+    .option(
+      "--drift",
+      "fail if resources changed outside of Terraform, in a plan with -refresh-only",
+    )
+    .option(
+      "--github <places>",
+      `in a GitHub workflow: write its outputs, and publish as ${publications.join(", ")} (separated by commas, or none)`,
+      githubPlaces,
+    )
     .option("--only-changes", "print nothing if nothing changes")
     .option(
       "--detailed-exitcode",
@@ -122,7 +135,42 @@ export function registerReview(program: Command, outlet = processOutlet): void {
       outlet.print(text);
       outlet.exit(code);
     });
+  registerSubcommands(command, outlet);
 }
+
+/** `clipstack review attest | check | converged`: ties the apply to the review. */
+function registerSubcommands(command: Command, outlet: ReviewOutlet): void {
+  const subcommand = (
+    name: string,
+    description: string,
+    run: (args: SubcommandArguments) => Promise<ReviewOutput>,
+  ) =>
+    command
+      .command(`${name} <plans...>`)
+      .description(description)
+      .action(async (plans: readonly string[], _: unknown, self: Command) => {
+        const { text, code } = await run({
+          ...self.optsWithGlobals(),
+          plan: plans,
+        } as SubcommandArguments);
+        outlet.print(text);
+        outlet.exit(code);
+      });
+  subcommand(
+    "attest",
+    "review plans and print a signed attestation, unless the change is blocked",
+    attest,
+  ).requiredOption("--key <file>", "private Ed25519 key in PEM");
+  subcommand("check", "verify that plans are those of an attestation, before the apply", check)
+    .requiredOption("--key <file>", "public Ed25519 key in PEM")
+    .requiredOption("--attestation <file>", "output of 'clipstack review attest'");
+  subcommand("converged", "verify that a plan after the apply is empty", converged);
+}
+
+type SubcommandArguments = ReviewArguments & {
+  readonly key: string;
+  readonly attestation: string;
+};
 
 interface ReviewOutput {
   readonly text: string;
@@ -132,6 +180,25 @@ interface ReviewOutput {
 async function runReview(args: ReviewArguments): Promise<ReviewOutput> {
   const changes = readChanges(args);
   if (args.verifyPlan.length > 0) return verifyReviewedPlans(args, changes);
+  const result = await reviewChanges(changes, args);
+  const unchanged = result.stacks.every(isUnchanged);
+  for (const file of args.output) writeOutput(file, renderReview(result, formatOf(file), args));
+  const format = args.json ? "json" : args.html ? "html" : "md";
+  const code = exitCode(result, args);
+  if (args.github !== undefined) {
+    await publishOnGithub(result, renderReview(result, "md", args), args.github, code);
+  }
+  const silent = unchanged && args.onlyChanges && code === 0;
+  return {
+    text: silent ? "" : renderReview(result, format, args),
+    code: args.detailedExitcode && code === 0 && !unchanged ? 2 : code,
+  };
+}
+
+async function reviewChanges(
+  changes: readonly StackChange[],
+  args: ReviewArguments,
+): Promise<Review> {
   const settings = await readReviewSettings(args);
   const today = args.today ?? new Date().toISOString().slice(0, 10);
   const withGoals = changes.map((change): StackChange => {
@@ -145,21 +212,57 @@ async function runReview(args: ReviewArguments): Promise<ReviewOutput> {
       today,
     }),
   );
-  const result = reviewOf(withGoals, { findings, predict: predictEnvironment });
-  const unchanged = result.stacks.every(isUnchanged);
-  for (const file of args.output) writeOutput(file, renderReview(result, formatOf(file), args));
-  const format = args.json ? "json" : args.html ? "html" : "md";
-  const code = exitCode(result, args.failOn);
-  const silent = unchanged && args.onlyChanges && code === 0;
-  return {
-    text: silent ? "" : renderReview(result, format, args),
-    code: args.detailedExitcode && code === 0 && !unchanged ? 2 : code,
-  };
+  return reviewOf(withGoals, { findings, predict: predictEnvironment });
 }
 
-/** Returns 1 if the verdict reaches the severity of `--fail-on`. */
-function exitCode({ verdict }: Review, failOn: ReviewArguments["failOn"]): 0 | 1 {
+function attestedPlans({ plan }: ReviewArguments) {
+  return readChanges({ plan }).map((change, index) => {
+    const { text } = planInput(plan[index] ?? "");
+    return { change, text };
+  });
+}
+
+async function attest(args: SubcommandArguments): Promise<ReviewOutput> {
+  const plans = attestedPlans(args);
+  const result = await reviewChanges(
+    plans.map(({ change }) => change),
+    args,
+  );
+  const code = exitCode(result, args);
+  const text =
+    code === 0
+      ? attestationOf(result, plans, readInput(args.key).text)
+      : renderReview(result, "md", args);
+  return { text, code };
+}
+
+async function check(args: SubcommandArguments): Promise<ReviewOutput> {
+  const [key, attestation] = [args.key, args.attestation].map((file) => readInput(file).text);
+  const problems = attestationProblems(attestation ?? "", attestedPlans(args), key ?? "");
+  return outcome(problems, "matches the attested review", "the plan is not the attested one:");
+}
+
+async function converged(args: SubcommandArguments): Promise<ReviewOutput> {
+  const { stacks } = reviewOf(readChanges(args));
+  const problems = stacks.flatMap(({ stack, changes, outputs, drift, ...rest }) => [
+    ...changes.map(({ action, address }) => `${stack}: ${action} ${address}`),
+    ...outputs.map((name) => `${stack}: output ${name}`),
+    ...drift.map(({ address }) => `${stack}: ${address} changed outside of Terraform`),
+    ...[...rest.notes, ...rest.limitations].map((line) => `${stack}: ${line}`),
+  ]);
+  return outcome(problems, "nothing is left to change", "the plan is not empty:");
+}
+
+function outcome(problems: readonly string[], success: string, failure: string): ReviewOutput {
+  return problems.length === 0
+    ? { text: `${success}\n`, code: 0 }
+    : { text: `${[failure, ...problems.map((line) => `  ${line}`)].join("\n")}\n`, code: 1 };
+}
+
+/** Returns 1 if the verdict reaches the severity of `--fail-on`, or with `--drift` if there is drift. */
+function exitCode({ verdict, stacks }: Review, { failOn, drift }: ReviewArguments): 0 | 1 {
   if (failOn === "never") return 0;
+  if (drift) return stacks.some((stack) => stack.drift.length > 0) ? 1 : 0;
   const lowest = failOn === "error" ? "blocked" : "attention";
   return verdictLevels.indexOf(verdict.level) >= verdictLevels.indexOf(lowest) ? 1 : 0;
 }
@@ -169,15 +272,12 @@ function verifyReviewedPlans(
   fresh: readonly StackChange[],
 ): ReviewOutput {
   const differences = verifyPlans(verifyPlan.map(readInput), fresh);
-  if (differences.length === 0) {
-    const names = fresh.map(({ stack }) => stack).join(", ");
-    return { text: `${names}: matches the reviewed change\n`, code: 0 };
-  }
-  const lines = [
+  const names = fresh.map(({ stack }) => stack).join(", ");
+  return outcome(
+    differences,
+    `${names}: matches the reviewed change`,
     "the plan differs from the reviewed change:",
-    ...differences.map((line) => `  ${line}`),
-  ];
-  return { text: `${lines.join("\n")}\n`, code: 1 };
+  );
 }
 
 type Format = "md" | "html" | "json" | "sarif" | "xml";
@@ -207,6 +307,13 @@ function outputFile(file: string): string {
     throw new InvalidArgumentError("It must end in .md, .html, .json, .sarif or .xml.");
   }
   return file;
+}
+
+function githubPlaces(text: string): readonly Publication[] {
+  const places = text.split(",").filter((it) => it !== "" && it !== "none");
+  const unknown = places.find((it) => !publications.some((known) => known === it));
+  if (unknown !== undefined) throw new InvalidArgumentError(`It must not name '${unknown}'.`);
+  return places as Publication[];
 }
 
 function httpUrl(url: string): string {

@@ -7,6 +7,7 @@ import { delimiter, join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { packageFolder } from "../../model-tools/files/folders.ts";
+import manifest from "../package.json" with { type: "json" };
 import { commentMarker } from "../report/comment-markdown.ts";
 
 interface Step {
@@ -31,13 +32,17 @@ const gitlab = read("docs/ci/gitlab-review.yml");
 const stepsOf = (text: string) =>
   Object.values((parse(text) as Workflow).jobs).flatMap(({ steps }) => steps);
 
-test.each([
+test.each<readonly [string, string]>([
   ["plan.yml", plan],
   ["plan-comment.yml", comment],
+  ...["action.yml", "docs/ci/github-plan.yml", "docs/ci/github-drift.yml"].map(
+    (path) => [path, read(path)] as const,
+  ),
 ])("%s pins actions by commit, with their version in a comment", (_, text) => {
   const used = [...text.matchAll(/uses: (\S+)(.*)$/gm)];
   expect(used.length).toBeGreaterThan(0);
   for (const [, action, version] of used) {
+    if (action === `clipstack/clipstack@v${manifest.version}`) continue;
     expect(action).toMatch(/^[\w-]+\/[\w-]+@[0-9a-f]{40}$/);
     expect(version).toMatch(/^ # v\d+\.\d+\.\d+$/);
   }

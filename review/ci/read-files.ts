@@ -60,8 +60,8 @@ function lockedProviders(planFile: string): readonly string[] {
   return [...text.matchAll(/^provider "[^"/]+\/([^"]+)"/gm)].map(([, source]) => source ?? "");
 }
 
-/** Parses `NAME=FILE` or `FILE`. */
-function planInput(argument: string) {
+/** Reads the plan of `NAME=FILE` or `FILE`. */
+export function planInput(argument: string) {
   const [, stack, file] = /^([\w.-]+)=(.+)$/s.exec(argument) ?? [];
   return file === undefined || existsSync(argument)
     ? readInput(argument)

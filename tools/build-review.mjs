@@ -1,0 +1,51 @@
+// Writes the published package `@clipstack/review` to review/dist: the command as one file without dependencies, and the licences of the
+// packages in it. Run it as `npm run build -w review`.
+import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { build } from "esbuild";
+import { root } from "./compile-files.mjs";
+
+const dist = join(root, "review/dist");
+const program = "lib/bin/clipstack-review.mjs"; // two folders deep: it finds package.json there
+rmSync(dist, { recursive: true, force: true });
+const { metafile } = await build({
+  absWorkingDir: root,
+  entryPoints: ["cli/review-main.ts"],
+  outfile: join(dist, program),
+  bundle: true,
+  minify: true,
+  format: "esm",
+  platform: "node",
+  target: "node20.19",
+  metafile: true,
+  legalComments: "none",
+  logLevel: "error",
+  // CommonJS packages require Node's modules at run time
+  banner: {
+    js: 'import { createRequire as requireFrom } from "node:module"; const require = requireFrom(import.meta.url); const __filename = import.meta.filename; const __dirname = import.meta.dirname;',
+  },
+});
+const packages = new Set(
+  Object.keys(metafile.inputs).flatMap(
+    (path) => /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1] ?? [],
+  ),
+);
+const licences = [...packages].sort().map((folder) => {
+  const path = join(root, folder);
+  const { name, version, license } = JSON.parse(readFileSync(join(path, "package.json"), "utf8"));
+  const file = readdirSync(path).find((entry) => /^licen[cs]e/i.test(entry));
+  const text = file === undefined ? "" : readFileSync(join(path, file), "utf8");
+  return `${name} ${version}: ${license}\n\n${text}`;
+});
+writeFileSync(join(dist, "THIRD-PARTY-LICENSES.txt"), licences.join("\n----\n\n"));
+for (const file of ["LICENSE", "NOTICE"]) cpSync(join(root, file), join(dist, file));
+const url = "https://github.com/clipstack/clipstack/blob/main/docs/guides/review.md";
+writeFileSync(
+  join(dist, "README.md"),
+  `# @clipstack/review\n\nReviews Terraform and OpenTofu plans: \`npx @clipstack/review plan.json\`. Guide: ${url}\n`,
+);
+const manifest = JSON.parse(readFileSync(join(root, "review/package.json"), "utf8"));
+const { name, version, description, license, type, engines } = manifest;
+const bin = { "clipstack-review": program };
+const text = { name, version, description, license, type, engines, bin };
+writeFileSync(join(dist, "package.json"), `${JSON.stringify(text, null, 2)}\n`);
