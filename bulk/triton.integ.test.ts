@@ -1,11 +1,13 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeAll, expect, onTestFinished, test } from "vitest";
+import { realTritonMissing, startRealTriton } from "../client/triton/test-real-triton.ts";
 import { defaultModel } from "../contract/models/index.ts";
 import { tritonModelName } from "../contract/triton-models.ts";
 import { fullTestRepository, testRepository } from "../emulator/test-repository.ts";
 import { type TritonProcess, tritonProcess } from "../emulator/test-triton-process.ts";
 import { loadImages, makeLoadImages } from "../model-tools/samples/load-images.ts";
+import { cosine } from "../target/stats/statistics.ts";
 import { filesIn, plannedJob, tableOf, temporaryFolder, tinyWorker } from "./test-job.ts";
 import { runBulkWorker } from "./work/worker.ts";
 
@@ -31,7 +33,7 @@ async function startTriton(folder: string, name: string): Promise<TritonProcess>
 }
 
 /** Worker that decodes and sends pixels. */
-const tritonWorker = (job: string, { target }: TritonProcess, kind = "u8") =>
+const tritonWorker = (job: string, { target }: Pick<TritonProcess, "target">, kind = "u8") =>
   tinyWorker(job, { BACKEND: "triton", TRITON_GRPC_URLS: target, TRITON_MODEL_KIND: kind });
 
 test("fails if the model in Triton has no fingerprint", async () => {
@@ -57,16 +59,32 @@ test("killing and restarting a Triton server leaves the table unchanged", async 
   await triton.start();
   await working;
   expect(partsAtKill).toBeLessThan(count / 10);
+  await expectTableOf(local, job);
+});
+
+test.skipIf(realTritonMissing !== "")(
+  `a worker with a real Triton server writes the table of one with the model in its process${realTritonMissing === "" ? "" : ` (skipped: ${realTritonMissing})`}`,
+  async () => {
+    const [job, local] = [await temporaryFolder(), await temporaryFolder()];
+    await plannedJob(photos, job, { shardImages: 100 });
+    await plannedJob(photos, local, { shardImages: 100 });
+    // its models are changed to the Python backend
+    const { path } = await fullTestRepository();
+    const triton = await startRealTriton(path);
+    onTestFinished(() => triton.stop());
+    await runBulkWorker(await tritonWorker(job, { target: triton.grpcTarget }));
+    await expectTableOf(local, job);
+  },
+);
+
+/** Embeds `local` in this process, and expects its table in `job`. */
+async function expectTableOf(local: string, job: string): Promise<void> {
   await runBulkWorker(await tinyWorker(local));
   const [table, expected] = [await tableOf(job), await tableOf(local)];
   expect(table.map(({ uri, sha256 }) => [uri, sha256])).toEqual(
     expected.map(({ uri, sha256 }) => [uri, sha256]),
   );
   for (const [row, { embedding }] of table.entries()) {
-    const cosine = embedding.reduce(
-      (sum, value, at) => sum + value * expected[row]!.embedding[at]!,
-      0,
-    );
-    expect(cosine).toBeGreaterThan(0.9999);
+    expect(cosine(embedding, expected[row]!.embedding)).toBeGreaterThan(0.9999);
   }
-});
+}
