@@ -5,8 +5,11 @@ import { pipeline } from "node:stream/promises";
 import { Table, Utf8, vectorFromArray } from "apache-arrow";
 import { pack } from "tar-stream";
 import { beforeAll, expect, test } from "vitest";
+import { modelCatalogue } from "../contract/models/index.ts";
+import { ensureTinyModel } from "../model-tools/generate/generate.ts";
 import { loadImages, makeLoadImages } from "../model-tools/samples/load-images.ts";
 import { consolidate } from "./consolidate.ts";
+import { tableSource } from "./job/source.ts";
 import { openStore } from "./store/open-store.ts";
 import { parquetBytes, parquetTable } from "./table/arrow-parquet.ts";
 import { readPart } from "./table/part.ts";
@@ -77,6 +80,34 @@ test("embeds the URIs of CSV and Parquet files", async () => {
   await expect(plannedJob(join(folder, "b.csv"), await temporaryFolder())).rejects.toThrow(
     "b.csv: uri must be an absolute path, s3://… or https://…, got 'photo.jpg'",
   );
+});
+
+test("another model embeds the images of a job's table, and later what the table has gained", async () => {
+  const [source, first, second] = [
+    await temporaryFolder(),
+    await temporaryFolder(),
+    await temporaryFolder(),
+  ];
+  for (const name of names.slice(0, 12)) await copyFile(join(photos, name), join(source, name));
+  await writeFile(join(source, "broken.jpg"), "none");
+  const model = modelCatalogue.get("dinov2-small")!;
+  const BULK_MODEL_FILE = await ensureTinyModel(model);
+  /** Runs the first job, then the second one from its table. */
+  const runBoth = async () => {
+    await plannedJob(source, first);
+    await runBulkWorker(await tinyWorker(first));
+    const planned = await plannedJob(tableSource(first), second, { model });
+    await runBulkWorker(await tinyWorker(second, { BULK_MODEL_FILE }));
+    return planned;
+  };
+  expect(await runBoth()).toMatchObject({ entries: 12, added: 12 });
+  const facts = async (folder: string) =>
+    (await tableOf(folder)).map(({ embedding: _, ...row }) => row);
+  expect(await facts(second)).toEqual(await facts(first));
+  expect((await tableOf(second))[0]?.embedding).toHaveLength(model.embedding.width);
+  await copyFile(join(photos, names[12]!), join(source, names[12]!));
+  expect(await runBoth()).toMatchObject({ entries: 13, added: 1, changed: 0, removed: 0 });
+  expect(await facts(second)).toEqual(await facts(first));
 });
 
 test("verification embeds a sample again, and finds no fault in a complete table", async () => {

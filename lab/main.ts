@@ -15,6 +15,10 @@ const experiments: Readonly<Record<string, Experiment>> = {
     summary: "processor time of the gateway per image, compared with FastAPI and tritonclient",
     run: () => import("./gateway/main.ts"),
   },
+  bulk: {
+    summary: "compare bulk workers with ONNX Runtime, sharp, one another and clip-retrieval",
+    run: () => import("./bulk/main.ts"),
+  },
   calibrate: {
     summary: "calibrate clipstack capacity with the published figures; its errors and parameters",
     run: () => import("./capacity/main.ts"),

@@ -11,7 +11,16 @@ const tarFile = /\.tar$/i;
 /** Times that a tar file is opened again after an interruption. */
 const maxReopens = 5;
 
-/** Lists the images and tar files of a folder or `s3://bucket/prefix`, or the rows of a CSV or Parquet file of URIs. */
+/** All Parquet files of a folder, as in SQL. */
+const tableSuffix = "/*.parquet";
+
+/** Source that is the table of a job: the images that have a row. */
+export const tableSource = (job: string) => `${job.replace(/\/$/, "")}/parts${tableSuffix}`;
+
+/**
+ * Lists the images and tar files of a folder or `s3://bucket/prefix`, the rows of a CSV or Parquet file of URIs, or those of all
+ * Parquet files of a folder (`…/*.parquet`).
+ */
 export async function* listSource(source: string): AsyncGenerator<ManifestEntry> {
   if (/\.(csv|parquet)$/i.test(source)) {
     yield* listedUris(source);
@@ -26,15 +35,28 @@ export async function* listSource(source: string): AsyncGenerator<ManifestEntry>
 
 /** Rows with a column `uri` or `url`, and optionally `etag`; without it, a changed image is not noticed. */
 async function* listedUris(source: string): AsyncGenerator<ManifestEntry> {
-  const content = await openSourceReader(0).read({ uri: source, etag: "" });
+  const seen = new Set<string>();
+  if (!source.endsWith(tableSuffix)) {
+    yield* urisIn(source, await openSourceReader(0).read({ uri: source, etag: "" }), seen);
+    return;
+  }
+  const store = await openStore(source.slice(0, -tableSuffix.length));
+  for await (const { key } of store.list()) {
+    if (/^[^/]+\.parquet$/i.test(key)) {
+      yield* urisIn(`${store.address}/${key}`, await store.read(key), seen);
+    }
+  }
+}
+
+function* urisIn(source: string, content: Uint8Array, seen: Set<string>): Generator<ManifestEntry> {
   const rows: readonly Readonly<Record<string, unknown>>[] = /\.csv$/i.test(source)
     ? parse(Buffer.from(content), { columns: true, skip_empty_lines: true, bom: true })
     : parquetTable(content).toArray();
   const column = ["uri", "url"].find((name) => rows[0] === undefined || name in rows[0]);
   if (column === undefined) throw new UserError(`${source}: must have a column uri or url`);
-  const seen = new Set<string>();
   for (const row of rows) {
-    const uri = String(row[column] ?? "");
+    // a member of a tar file stands for the file
+    const uri = String(row[column] ?? "").replace(/(\.tar)#.*$/is, "$1");
     if (!/^(\/|s3:\/\/[^/]+\/|https?:\/\/)/.test(uri)) {
       throw new UserError(
         `${source}: ${column} must be an absolute path, s3://… or https://…, got '${uri}'`,

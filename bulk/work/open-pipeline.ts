@@ -12,6 +12,8 @@ export interface OpenPipeline {
   readonly pipeline: Pipeline;
   /** Of the model, its precision and the preprocessing. */
   readonly fingerprint: string;
+  /** Images of a full batch. */
+  readonly batchSize: number;
   close(): Promise<void>;
 }
 
@@ -41,6 +43,7 @@ export async function openPipeline(model: ModelSpec, env: BulkEnv): Promise<Open
   return {
     pipeline,
     fingerprint: embedder.fingerprint,
+    batchSize: embedder.maxBatchSize,
     close: async () => void (await Promise.allSettled([preprocessor.close(), embedder.close()])),
   };
 }

@@ -39,8 +39,6 @@ interface Decoded extends Omit<ImageResult, "embedding"> {
   release(): void;
 }
 
-/** Assumed size of a file whose size is unknown. */
-const unknownBytes = 1024 * 1024;
 /** Maximum time for which a decoded image waits for a full batch while the model is idle. */
 const maxWaitMs = 200;
 
@@ -50,6 +48,8 @@ export class Pipeline {
   readonly #memory: Budget;
   readonly #reads: Budget;
   readonly #ready: Decoded[] = [];
+  /** Assumed size of a file whose size is unknown: that of the largest so far. */
+  #unknownBytes = 1024 * 1024;
   #preparing = 0;
   #running = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -75,7 +75,7 @@ export class Pipeline {
   async add(image: PipelineImage, settle: Decoded["settle"]): Promise<void> {
     const { inputBytes } = this.#options.embedder;
     // 8-bit pixels have a quarter of the size of the input
-    const bytes = (image.bytes || unknownBytes) + 1.25 * inputBytes;
+    const bytes = (image.bytes || this.#unknownBytes) + 1.25 * inputBytes;
     let release = () => {};
     await new Promise<void>((granted) => {
       release = this.#memory.acquire(bytes, granted);
@@ -98,6 +98,7 @@ export class Pipeline {
   async #decode(image: PipelineImage): Promise<Omit<Decoded, "settle" | "release">> {
     const { preprocessor, input } = this.#options;
     const content = await this.#reads.during(1, () => image.read());
+    if (image.bytes === 0) this.#unknownBytes = Math.max(this.#unknownBytes, content.length);
     const facts = { sha256: sha256(content), ...displayedSize(content), bytes: content.length };
     const file = isTransferable(content) ? "transferred" : "copied";
     return { ...facts, pixels: await preprocessor.run(content, input, { file }) };

@@ -2,8 +2,9 @@ import { type Command, Option } from "commander";
 import { consolidate, type TableFormat, tableFormats } from "../../bulk/consolidate.ts";
 import { readJob } from "../../bulk/job/job.ts";
 import { planJob } from "../../bulk/job/plan.ts";
-import { listSource } from "../../bulk/job/source.ts";
+import { listSource, tableSource } from "../../bulk/job/source.ts";
 import { jobStatus } from "../../bulk/job/status.ts";
+import { measureRate } from "../../bulk/measure.ts";
 import { openStore } from "../../bulk/store/open-store.ts";
 import { verifyJob } from "../../bulk/verify.ts";
 import { plannedShards } from "../../bulk/work/plan-run.ts";
@@ -11,9 +12,15 @@ import { defaultStaleSeconds } from "../../bulk/work/settings.ts";
 import { type VectorType, vectorTypes } from "../../contract/bulk.ts";
 import { gpuNames } from "../../contract/gpus.ts";
 import { modelPrecisions } from "../../contract/server/server-env.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { counted } from "../../report/document/number-format.ts";
 import { namedModel } from "../model/named-model.ts";
-import { type EstimateArguments, estimateText } from "../prepare/bulk-estimate.ts";
+import {
+  type EstimateArguments,
+  estimateText,
+  predictionOf,
+  predictionText,
+} from "../prepare/bulk-estimate.ts";
 import { saveBulkReport } from "../prepare/bulk-report.ts";
 import {
   absoluteLocation,
@@ -42,6 +49,7 @@ Examples:
   $ npx clipstack bulk plan photos --job photos-job
   $ npx clipstack bulk run photos-job --workers 2
   $ npx clipstack bulk plan s3://photos/2026 --job s3://vectors/2026 --price 0.35
+  $ npx clipstack bulk plan --from photos-job --job dino-job --model dinov2-small
   $ npx clipstack bulk status s3://vectors/2026
   $ npx clipstack bulk verify s3://vectors/2026 --sample 200
   $ npx clipstack bulk consolidate s3://vectors/2026 table --format npy
@@ -51,8 +59,10 @@ Exit codes: 0 success, 1 failed or not done (run again to resume), 2 wrong usage
 
 const jobArgument = `folder of the job: ${locationRule}`;
 
-interface PlanArguments extends EstimateArguments {
+interface PlanArguments extends EstimateArguments, ModelArguments {
+  readonly measure?: number;
   readonly job: string;
+  readonly from?: string;
   readonly vectors: VectorType;
   readonly shardImages: number;
   readonly shardMib: number;
@@ -61,13 +71,14 @@ interface PlanArguments extends EstimateArguments {
 }
 
 function registerPlan(bulk: Command): void {
-  bulk
+  const command = bulk
     .command("plan")
     .description("list the images of a source and group them into shards; again: add what changed")
     .argument(
-      "<source>",
+      "[source]",
       `images (jpg, png, webp) and tar files of images: ${locationRule}; or a .csv or .parquet file with a column uri`,
     )
+    .option("--from <job>", "images of another job's table instead of a source, for another model")
     .requiredOption("--job <location>", `required: ${jobArgument}`)
     .option("--model <name>", "model of the catalogue or of environments/models")
     .addOption(
@@ -88,6 +99,11 @@ function registerPlan(bulk: Command): void {
       plannedShards.shardBytes / 2 ** 20,
     )
     .option("--price <dollars>", "US dollars per hour of one worker", numberUpTo(1e6))
+    .option(
+      "--measure <seconds>",
+      "embed random images for this time, to predict the time of a worker on this machine",
+      numberFrom(1, 3_600),
+    )
     .option("--within <time>", "deadline, to predict GPUs, time and cost: 6h", hours)
     .addOption(new Option("--gpu <name>", "GPU of the prediction").choices(gpuNames))
     .option("--gpus <number>", "number of GPUs of the prediction", wholeNumber(1, 64))
@@ -101,28 +117,39 @@ function registerPlan(bulk: Command): void {
       "US dollars per GB that leaves the object storage; 0: beside the GPUs",
       numberFrom(0, 1e6),
     )
-    .option("--json", "print the result as JSON")
-    .action(async (source: string, args: PlanArguments) => {
-      const from = absoluteLocation(source);
-      const { job, ...counts } = await planJob({
-        store: await openStore(args.job),
-        source: from,
-        entries: listSource(from),
-        model: namedModel(args.model),
-        vectors: args.vectors,
-        shardImages: args.shardImages,
-        shardBytes: args.shardMib * 2 ** 20,
-        usdPerWorkerHour: args.price,
-      });
-      const result = { shards: job.shards.length, ...counts };
-      if (args.json) console.log(JSON.stringify(result, null, 2));
-      else {
-        console.log(planText(result, args.job));
-        const { entries: images, bytes } = counts;
-        const estimate = estimateText({ images, bytes }, args);
-        if (estimate !== undefined) console.log(`\n${estimate}`);
-      }
+    .option("--json", "print the result as JSON");
+  addModelOptions(command).action(async (source: string | undefined, args: PlanArguments) => {
+    const from = sourceOf(source, args.from);
+    const { job, ...counts } = await planJob({
+      store: await openStore(args.job),
+      source: from,
+      entries: listSource(from),
+      model: namedModel(args.model),
+      vectors: args.vectors,
+      shardImages: args.shardImages,
+      shardBytes: args.shardMib * 2 ** 20,
+      usdPerWorkerHour: args.price,
     });
+    const rate = args.measure && (await measureRate(await workerEnv(args.job, args), args.measure));
+    const prediction = rate ? predictionOf(rate, args.price) : undefined;
+    const result = { shards: job.shards.length, ...counts, prediction };
+    if (args.json) console.log(JSON.stringify(result, null, 2));
+    else {
+      console.log(planText(result, args.job));
+      if (prediction !== undefined) console.log(predictionText(prediction));
+      const { entries: images, bytes } = counts;
+      const estimate = estimateText({ images, bytes }, args);
+      if (estimate !== undefined) console.log(`\n${estimate}`);
+    }
+  });
+}
+
+function sourceOf(source: string | undefined, table: string | undefined): string {
+  if (source !== undefined && table === undefined) return absoluteLocation(source);
+  if (table !== undefined && source === undefined) return tableSource(absoluteLocation(table));
+  throw new UserError(
+    `source or --from must be given, got ${table === undefined ? "none" : "both"}`,
+  );
 }
 
 function registerRun(bulk: Command): void {

@@ -1,5 +1,8 @@
 import { typicalEgressUsdPerGb } from "../../bench/capacity/plan.ts";
+import { meanInterval } from "../../bench/stats/intervals.ts";
+import type { MeasuredRate } from "../../bulk/measure.ts";
 import type { GpuName } from "../../contract/gpus.ts";
+import { formatDuration, formatRate, formatUsd } from "../../report/document/number-format.ts";
 import { hardwareFromOptions, serviceTimesOf } from "./capacity-inputs.ts";
 import { jobPlan } from "./capacity-job.ts";
 import type { CapacityArguments } from "./capacity-options.ts";
@@ -40,4 +43,38 @@ export function estimateText(
   const hardware = hardwareFromOptions(capacity);
   const times = serviceTimesOf(hardware, capacity);
   return jobPlan({ images, withinHours: within }, { hardware, args: capacity, ...times }).text;
+}
+
+/** Time of one worker on this machine with its 95 % interval, for the images without a result. */
+export interface BulkPrediction {
+  readonly imagesPerSecond: number;
+  readonly seconds: number;
+  readonly low: number;
+  readonly high: number;
+  readonly usd?: number;
+}
+
+/** @returns undefined if nothing remains */
+export function predictionOf(
+  { secondsPerImage, remaining }: MeasuredRate,
+  usdPerHour: number | undefined,
+): BulkPrediction | undefined {
+  const interval = meanInterval(secondsPerImage);
+  if (interval === undefined) return undefined;
+  const seconds = remaining * interval.mean;
+  return {
+    imagesPerSecond: 1 / interval.mean,
+    seconds,
+    low: remaining * interval.low,
+    high: remaining * interval.high,
+    ...(usdPerHour !== undefined && { usd: (seconds / 3600) * usdPerHour }),
+  };
+}
+
+export function predictionText(prediction: BulkPrediction): string {
+  const { imagesPerSecond, seconds, low, high, usd } = prediction;
+  return [
+    `one worker on this machine: ${formatRate(imagesPerSecond)} images/s, ${formatDuration(seconds)} (${formatDuration(low)} to ${formatDuration(high)})`,
+    ...(usd === undefined ? [] : [formatUsd(usd)]),
+  ].join(", ");
 }

@@ -15,13 +15,19 @@ export async function runCommand<Result>(
   return JSON.parse(child.lastLines(1)[0] ?? "") as Result;
 }
 
-/** Runs a program to its end. */
+/**
+ * Runs a program to its end.
+ *
+ * @param onStart - Called once the process exists.
+ */
 export async function runToEnd(
   options: ChildOptions,
   name: string,
   signal: AbortSignal,
+  onStart: (child: Child) => void = () => {},
 ): Promise<Child> {
   const child = startChild(options);
+  onStart(child);
   const stop = () => void child.stop(stopPatienceSeconds);
   signal.addEventListener("abort", stop, { once: true });
   const exit = await child.exited;

@@ -58,7 +58,7 @@ export interface Prepared<R extends Run, L extends Load> {
 
 /** Comparison of programs under the same loads, in alternating rounds. */
 export interface Comparison<R extends Run, L extends Load> {
-  readonly name: "server" | "gateway";
+  readonly name: "server" | "gateway" | "bulk";
   readonly description: string;
   readonly loadNames: readonly string[];
   /** Rounds by default. */
