@@ -399,7 +399,7 @@ test("every page under docs can be reached from docs/README.md", () => {
 
 /** Requirements that a page may state for a command because tests cannot provide them. */
 const knownRequirements =
-  /^(a GPU|a GPU host|four GPUs|a cluster|a GPU cluster|kind|Docker|the internet|a registry|root|an AWS account|a Google Cloud project|an Azure subscription|a folder of images|a planned job|a bucket|a running server|running servers|\w+ and the internet)$/;
+  /^(a GPU|a GPU host|four GPUs|a cluster|a GPU cluster|kind|Docker|the internet|a registry|root|an AWS account|a Google Cloud project|an Azure subscription|a folder of images|a planned job|a quiet machine|a bucket|a running server|running servers|\w+ and the internet)$/;
 
 const wordsOf = (command: string) => command.split(" ");
 const startsWith = (words: readonly string[], start: readonly string[]) =>

@@ -88,7 +88,7 @@ const guarded: readonly { readonly name: RegExp; readonly only: readonly string[
   },
   {
     name: /^(onnxruntime-node|sharp)$/,
-    only: ["inference/", "model-tools/samples/", "examples/", "lab/dedupe/"],
+    only: ["inference/", "model-tools/samples/", "examples/", "lab/bulk/", "lab/dedupe/"],
   },
   // the contract is plain data and schemas
   {
@@ -418,6 +418,7 @@ const exceptions: Readonly<Record<string, readonly (number | string)[]>> = {
   "bench/capacity/service-times.ts": ["../../contract/models/openclip-vit-b32.ts"],
   "constructs/checks/container-limits.ts": [512], // MiB
   "constructs/checks/vram.ts": ["../../contract/models/openclip-vit-b32.ts", 512],
+  "lab/bulk/loads.ts": [512], // images
   "lab/gpu/acceptance-servers.ts": ["../../contract/models/openclip-vit-b32.ts"],
   "lab/gpu/acceptance.ts": ["../../contract/models/openclip-vit-b32.ts"],
   // an example for users

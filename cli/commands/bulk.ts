@@ -1,36 +1,25 @@
 import { type Command, Option } from "commander";
 import { consolidate, type TableFormat, tableFormats } from "../../bulk/consolidate.ts";
 import { readJob } from "../../bulk/job/job.ts";
-import { planJob } from "../../bulk/job/plan.ts";
-import { listSource, tableSource } from "../../bulk/job/source.ts";
 import { jobStatus } from "../../bulk/job/status.ts";
-import { measureRate } from "../../bulk/measure.ts";
 import { openStore } from "../../bulk/store/open-store.ts";
 import { verifyJob } from "../../bulk/verify.ts";
 import { plannedShards } from "../../bulk/work/plan-run.ts";
 import { defaultStaleSeconds } from "../../bulk/work/settings.ts";
-import { type VectorType, vectorTypes } from "../../contract/bulk.ts";
+import { vectorTypes } from "../../contract/bulk.ts";
 import { gpuNames } from "../../contract/gpus.ts";
 import { modelPrecisions } from "../../contract/server/server-env.ts";
-import { UserError } from "../../contract/user-error.ts";
 import { counted } from "../../report/document/number-format.ts";
-import { namedModel } from "../model/named-model.ts";
-import {
-  type EstimateArguments,
-  estimateText,
-  predictionOf,
-  predictionText,
-} from "../prepare/bulk-estimate.ts";
+import { type PlanArguments, planBulk } from "../prepare/bulk-plan.ts";
 import { saveBulkReport } from "../prepare/bulk-report.ts";
 import {
-  absoluteLocation,
   locationRule,
   type ModelArguments,
   type RunArguments,
   runBulk,
   workerEnv,
 } from "../prepare/bulk-run.ts";
-import { planText, statusText, verificationText } from "../prepare/bulk-text.ts";
+import { statusText, verificationText } from "../prepare/bulk-text.ts";
 import { bandwidth, hours } from "../prepare/capacity-options.ts";
 import { numberFrom, numberUpTo, percentage, wholeNumber } from "../shared/option-values.ts";
 
@@ -58,17 +47,6 @@ Buckets: AWS_ENDPOINT_URL_S3, AWS_REGION and the credentials of the environment,
 Exit codes: 0 success, 1 failed or not done (run again to resume), 2 wrong usage or settings.`;
 
 const jobArgument = `folder of the job: ${locationRule}`;
-
-interface PlanArguments extends EstimateArguments, ModelArguments {
-  readonly measure?: number;
-  readonly job: string;
-  readonly from?: string;
-  readonly vectors: VectorType;
-  readonly shardImages: number;
-  readonly shardMib: number;
-  readonly price?: number;
-  readonly json?: true;
-}
 
 function registerPlan(bulk: Command): void {
   const command = bulk
@@ -119,37 +97,8 @@ function registerPlan(bulk: Command): void {
     )
     .option("--json", "print the result as JSON");
   addModelOptions(command).action(async (source: string | undefined, args: PlanArguments) => {
-    const from = sourceOf(source, args.from);
-    const { job, ...counts } = await planJob({
-      store: await openStore(args.job),
-      source: from,
-      entries: listSource(from),
-      model: namedModel(args.model),
-      vectors: args.vectors,
-      shardImages: args.shardImages,
-      shardBytes: args.shardMib * 2 ** 20,
-      usdPerWorkerHour: args.price,
-    });
-    const rate = args.measure && (await measureRate(await workerEnv(args.job, args), args.measure));
-    const prediction = rate ? predictionOf(rate, args.price) : undefined;
-    const result = { shards: job.shards.length, ...counts, prediction };
-    if (args.json) console.log(JSON.stringify(result, null, 2));
-    else {
-      console.log(planText(result, args.job));
-      if (prediction !== undefined) console.log(predictionText(prediction));
-      const { entries: images, bytes } = counts;
-      const estimate = estimateText({ images, bytes }, args);
-      if (estimate !== undefined) console.log(`\n${estimate}`);
-    }
+    console.log(await planBulk(source, args));
   });
-}
-
-function sourceOf(source: string | undefined, table: string | undefined): string {
-  if (source !== undefined && table === undefined) return absoluteLocation(source);
-  if (table !== undefined && source === undefined) return tableSource(absoluteLocation(table));
-  throw new UserError(
-    `source or --from must be given, got ${table === undefined ? "none" : "both"}`,
-  );
 }
 
 function registerRun(bulk: Command): void {
