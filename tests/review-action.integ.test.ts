@@ -215,6 +215,7 @@ test("the SARIF output of the action is valid", async () => {
   const schema = installed("@microsoft/jest-sarif/lib/schemas/sarif-2.1.0-rtm.5.json");
   const Ajv = installed("ajv");
   const ajv = new Ajv({ schemaId: "auto", unknownFormats: "ignore" });
+  ajv.addMetaSchema(installed("ajv/lib/refs/json-schema-draft-04.json"));
   const sarif = JSON.parse(await readFile(join(temp, "review.sarif"), "utf8"));
   expect(sarif.runs[0].results[0].ruleId).toBe("data-lost");
   const isValid = ajv.validate(schema, sarif);
