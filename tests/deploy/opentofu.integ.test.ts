@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { command, testDocker } from "./test-docker.ts";
 import { isReady } from "./test-load.ts";
-import { builtImage, type TestProject, testProject } from "./test-project.ts";
+import { onlyEmbed, type TestProject, testProject } from "./test-project.ts";
 
 /** `CLIPSTACK_OPENTOFU`: folder with `bin/tofu`, as printed by `.ci/opentofu`; default: `tofu` on the PATH. */
 const { CLIPSTACK_OPENTOFU } = process.env;
@@ -34,14 +34,7 @@ describe.skipIf(missing !== "")(
     });
 
     test("deploys and then plans no change", async () => {
-      await project.settings("single-gpu", {
-        accelerator: "cpu",
-        host: { docker: docker.endpoint },
-        network: "clipstack-test-single-gpu",
-        embed: { port, image: builtImage() },
-        tritonOnnx: { enabled: false },
-        tritonTrt: { enabled: false },
-      });
+      await project.settings("single-gpu", onlyEmbed(docker, port));
       const { code, output } = await project.deploy("single-gpu");
       expect(code, output).toBe(0);
       expect(await isReady(`http://127.0.0.1:${port}/readyz`)).toBe(true);

@@ -11,6 +11,7 @@ import { buildImage } from "./test-image.ts";
 import {
   builtImage,
   nvidiaSmi,
+  onlyEmbed,
   type TestProject,
   testProject,
   tritonPortsOf,
@@ -54,14 +55,7 @@ describe.skipIf(missing !== "")(
       tritonOnnx: { image, ports: tritonPortsOf(triton) },
       tritonTrt: { enabled: false },
     });
-    const onCpu = () => ({
-      accelerator: "cpu",
-      host: { docker: docker.endpoint },
-      network: "clipstack-test-single-gpu",
-      embed: { port, image: builtImage() },
-      tritonOnnx: { enabled: false },
-      tritonTrt: { enabled: false },
-    });
+    const onCpu = () => onlyEmbed(docker, port);
     const refuse = async (
       environment: ShippedEnvironment,
       settings: Readonly<Record<string, unknown>>,

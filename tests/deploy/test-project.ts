@@ -291,6 +291,18 @@ export function builtImage() {
   return { source: "build", ...(base === undefined ? {} : { buildArgs: { NODE_IMAGE: base } }) };
 }
 
+/** Settings of `single-gpu` with an embed server on the CPU as the only service. */
+export function onlyEmbed(docker: Docker, port: number) {
+  return {
+    accelerator: "cpu",
+    host: { docker: docker.endpoint },
+    network: "clipstack-test-single-gpu",
+    embed: { port, image: builtImage() },
+    tritonOnnx: { enabled: false },
+    tritonTrt: { enabled: false },
+  };
+}
+
 /** Port settings of a Triton server: gRPC and metrics follow the HTTP port. */
 export function tritonPortsOf(http: number) {
   return { http, grpc: http + 1, metrics: http + 2 };
