@@ -158,7 +158,7 @@ async function checkNorm(subject: Subject): Promise<Finding> {
       message: "the Open Inference Protocol returns the output of the model",
     };
   }
-  const [vector = new Float32Array()] = await embed(subject, 1);
+  const [{ embedding: vector } = { embedding: new Float32Array() }] = await subject.singles;
   const { width } = subject.target.spec.embedding;
   const length = norm(vector);
   const passed = vector.length === width && Math.abs(length - 1) <= normTolerance;

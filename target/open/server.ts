@@ -73,7 +73,7 @@ export async function detectServer(
       const got = await http.send(`${url}${route}`, { headers, timeoutMs });
       const parsed = response.safeParse(jsonOf(got));
       if (got.status === 200 && parsed.success) return { protocol: name, models: parsed.data };
-      failures.push(`${route} ${got.status}`);
+      failures.push(`${route} ${got.status}${got.status === 200 ? " with other content" : ""}`);
     } catch (error) {
       throw new UserError(`--url ${url} must be the address of a running server: ${reason(error)}`);
     }

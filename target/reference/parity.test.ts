@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { differenceLimit, judgeParity } from "./parity.ts";
+import { compareWith, differenceLimit, judgeParity } from "./parity.ts";
 
 /** Difference of ONNX Runtime's CUDA provider in TensorFloat-32, measured on an H100. */
 const tensorFloat32 = { image: "photo", cosine: 0.999_999, relativeDifference: 0.001_397 };
@@ -28,4 +28,11 @@ test.each([
   const rounded = { ...tensorFloat32, relativeDifference: 0.02 };
   expect(judgeParity([rounded], undefined).passed).toBe(true);
   expect(judgeParity([{ ...rounded, cosine: 0.99 }], undefined).passed).toBe(false);
+});
+
+test("an embedding of another width is not compared", () => {
+  const reference = { name: "a.jpg", embedding: new Float32Array(512).fill(1) };
+  expect(() => compareWith(reference, new Float32Array(7).fill(1))).toThrow(
+    "a.jpg: must have 512 values, got 7",
+  );
 });

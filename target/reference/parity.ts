@@ -61,6 +61,9 @@ export function compareWith(
   image = name,
 ): EmbeddingAgreement {
   if (vector === undefined) throw new Error(`${image}: no embedding`);
+  if (vector.length !== embedding.length) {
+    throw new Error(`${image}: must have ${embedding.length} values, got ${vector.length}`);
+  }
   return {
     image,
     cosine: cosine(vector, embedding),

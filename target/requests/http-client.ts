@@ -12,6 +12,7 @@ export interface HttpRequest {
   readonly method?: "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Uint8Array | string | FormData;
+  /** Until the end of the response. */
   readonly timeoutMs?: number;
   /** Aborts the request. */
   readonly signal?: AbortSignal;
@@ -24,6 +25,9 @@ export interface HttpClient {
 }
 
 const defaultTimeoutMs = 60_000;
+
+/** Longer than the response of any API; the body is kept in memory. */
+const maxResponseBytes = 128 * 2 ** 20;
 
 /** API key for one server. */
 export interface BearerKey {
@@ -54,7 +58,11 @@ export function openHttpClient(
   { closeAfterResponse = false, tls, proxy, headers: always }: ConnectionOptions = {},
 ): HttpClient {
   // with 0, undici sends `connection: close`
-  const options = { connections, pipelining: closeAfterResponse ? 0 : 1 };
+  const options = {
+    connections,
+    pipelining: closeAfterResponse ? 0 : 1,
+    maxResponseSize: maxResponseBytes,
+  };
   const dispatcher =
     tls === undefined
       ? new Agent(options)
@@ -71,6 +79,7 @@ export function openHttpClient(
   return {
     async send(url, { method, headers, body, timeoutMs = defaultTimeoutMs, signal } = {}) {
       const isForm = body instanceof FormData;
+      const deadline = AbortSignal.timeout(timeoutMs);
       const encoded = isForm ? new Response(body) : undefined;
       const response = await request(url, {
         dispatcher,
@@ -89,7 +98,7 @@ export function openHttpClient(
             : Buffer.from(await encoded.arrayBuffer()),
         headersTimeout: timeoutMs,
         bodyTimeout: timeoutMs,
-        signal,
+        signal: signal === undefined ? deadline : AbortSignal.any([signal, deadline]),
       });
       return {
         status: response.statusCode,
@@ -115,13 +124,16 @@ export function reason(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const cause = error.cause instanceof Error ? error.cause : error;
   const code = "code" in cause && typeof cause.code === "string" ? cause.code : undefined;
+  if (cause.name === "TimeoutError") return "no response in time";
   const words: Readonly<Record<string, string>> = {
     ECONNREFUSED: "connection refused",
     ECONNRESET: "connection reset",
+    ERR_SSL_WRONG_VERSION_NUMBER: "the server does not speak TLS",
     ERR_HTTP2_STREAM_ERROR: "stream ended by the server",
     UND_ERR_SOCKET: "connection closed before the response",
     UND_ERR_HEADERS_TIMEOUT: "no response in time",
     UND_ERR_BODY_TIMEOUT: "incomplete response",
+    UND_ERR_RES_EXCEEDED_MAX_SIZE: `response larger than ${maxResponseBytes / 2 ** 20} MiB`,
   };
   return words[code ?? ""] ?? error.message.split("\n")[0] ?? code ?? "failed";
 }

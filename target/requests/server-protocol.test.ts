@@ -31,5 +31,12 @@ test("texts are sent to TEI as inputs, and its rows have no names", () => {
   const tei = serverProtocols["tei-http"];
   expect(tei.body([{ text: "a" }], "ignored")).toMatchObject({ inputs: ["a"], normalize: true });
   expect(tei.read([[1, 2]])).toEqual([[1, 2]]);
-  expect(() => tei.read({ error: "overloaded" })).toThrow();
+});
+
+test.each([
+  [undefined, "the response must be JSON"],
+  [{ error: "overloaded" }, "the response must have data: "],
+  [{ data: [{ index: 0, embedding: [null] }] }, "the response must have data.0.embedding.0: "],
+])("a response %j without embeddings fails in one line", (body, message) => {
+  expect(() => openai.read(body)).toThrow(new RegExp(`^${message}.*$`));
 });

@@ -18,6 +18,14 @@ export interface ServerProtocol {
   read(body: unknown): readonly (readonly number[])[];
 }
 
+function parseResponse<T>(schema: z.ZodType<T>, body: unknown): T {
+  if (body === undefined) throw new Error("the response must be JSON");
+  const { data, error } = schema.safeParse(body);
+  if (error === undefined) return data as T;
+  const [{ path, message } = { path: [], message: "" }] = error.issues;
+  throw new Error(`the response must have ${path.join(".") || "embeddings"}: ${message}`);
+}
+
 const vector = z.array(z.number()).min(1);
 const openAiResponse = z.object({
   data: z.array(z.object({ index: z.int().min(0), embedding: vector })).min(1),
@@ -25,7 +33,7 @@ const openAiResponse = z.object({
 
 /** Row `index` is the embedding of input `index`, whatever the order of the list. */
 function readOpenAi(body: unknown): readonly (readonly number[])[] {
-  const { data } = openAiResponse.parse(body);
+  const { data } = parseResponse(openAiResponse, body);
   const rows = Array.from({ length: data.length }, (_, i) => data.find(({ index }) => index === i));
   return rows.map((row, i) => {
     if (row !== undefined) return row.embedding;
@@ -58,7 +66,7 @@ export const serverProtocols: Readonly<Record<ServerEndpoint, ServerProtocol>> =
     path: "/embed",
     modalities: ["text"],
     body: (items) => ({ inputs: items.map(inputOf), normalize: true, truncate: true }),
-    read: (body) => z.array(vector).min(1).parse(body),
+    read: (body) => parseResponse(z.array(vector).min(1), body),
   },
 };
 
