@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { embedsDocument } from "../../artefact/test-artefact.ts";
 import { parseBenchRecord } from "../../bench/record/bench-record.ts";
@@ -14,6 +14,9 @@ import { synthesized } from "../test-synthesized.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-cli-bench-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** Start of a server on a busy machine. */
+const slow = { timeout: 30_000 };
 
 /** An environment with one embed server, and options for a short run that saves its reports in a folder of its own. */
 async function oneService() {
@@ -111,6 +114,38 @@ test("fails with exit code 1 if an address returns no embeddings and records the
     last: "✘ parity addresses/embed embed-http: the application/octet-stream response must be rows of 2048 bytes, got 5 bytes",
   });
   expect(readdirSync(reports)).toHaveLength(3);
+});
+
+test("compares servers side by side, each through its own protocol", async () => {
+  const [openai = 0, http = 0, grpc = 0, metrics = 0] = await freePorts(4);
+  const reports = mkdtempSync(join(folder, "reports-"));
+  const ports = ["--grpc-port", `${grpc}`, "--metrics-port", `${metrics}`];
+  const servers = [
+    startClipstack(["serve", "--model", "tiny", "--http-port", `${openai}`]),
+    startClipstack(
+      ["serve", "--role", "triton", "--model", "tiny", "--http-port", `${http}`].concat(ports),
+    ),
+  ];
+  onTestFinished(async () => {
+    for (const { child } of servers) child.kill("SIGKILL");
+    await Promise.all(servers.map(({ done }) => done));
+  });
+  for (const port of [openai, http]) await expect.poll(() => isPortInUse(port), slow).toBe(true);
+  const { code, stdout } = await clipstack([
+    ...["bench", "--url", `http://127.0.0.1:${openai}`, "--url", `http://127.0.0.1:${http}/`],
+    ...["--weights", "tiny", "--rounds", "2", "--window", "0.1", "--windows", "1"],
+    ...["--warmup", "0.1", "--concurrency", "1", "--batch-sizes", "1", "--json"],
+    ...["--report", reports],
+  ]);
+  expect(code).toBe(0);
+  const record = parseBenchRecord(stdout, "stdout");
+  const expected = [
+    { environment: `127.0.0.1:${openai}`, endpoint: "openai-http" },
+    { environment: `127.0.0.1:${http}`, endpoint: "onnx-http" },
+  ];
+  expect(record.parity).toMatchObject(expected.map((server) => ({ ...server, passed: true })));
+  expect(record.loadPoints).toMatchObject(expected);
+  expect(record.loadPoints.map(({ rounds }) => rounds.length)).toEqual([2, 2]);
 });
 
 const rejections: readonly (readonly [string, readonly string[], string])[] = [
