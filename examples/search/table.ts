@@ -10,6 +10,7 @@ import {
 } from "apache-arrow";
 import { readParquet } from "parquet-wasm";
 import type { VectorTable } from "./cosine-blocks.ts";
+import { CommandError, reasonOf } from "./report.ts";
 
 /** Embeddings of a table and the image of each. */
 export interface EmbeddingTable extends VectorTable {
@@ -22,6 +23,7 @@ export interface EmbeddingTable extends VectorTable {
  * Reads the embeddings of a folder of `clipstack bulk`, or of the files that its `consolidate` writes, in the order of the files.
  *
  * @param isWanted - Decides on each row. The etag changes with the image. @default - all rows
+ * @throws {CommandError} if a file is damaged, or has vectors of another model than the first one
  */
 export async function readTable(
   job: string,
@@ -41,11 +43,18 @@ export async function readTable(
   }
   // allocated once, because a copy would double the memory
   let data = new Float32Array(0);
-  let [width, count, partIndex, model] = [0, 0, 0, ""];
+  let [width, count, partIndex, model, identity] = [0, 0, 0, "", ""];
   for await (const part of partsOf(job, ["embedding"])) {
     const { values, width: found } = valuesOf(part.getChild("embedding")!);
-    width = found;
-    model = part.schema.metadata.get("clipstack.model") ?? "";
+    const fact = (name: string) => part.schema.metadata.get(`clipstack.${name}`) ?? "";
+    const foundIdentity = `${fact("model")} ${fact("fingerprint")} with ${found} values`;
+    if (partIndex > 0 && foundIdentity !== identity) {
+      throw new CommandError(
+        "usage",
+        `'${job}' must contain vectors of one model, got ${identity} and ${foundIdentity}`,
+      );
+    }
+    [width, model, identity] = [found, fact("model"), foundIdentity];
     if (count === 0) data = new Float32Array(uris.length * width);
     for (const row of wantedRows[partIndex++] ?? []) {
       data.set(values.subarray(row * width, (row + 1) * width), width * count++);
@@ -77,8 +86,14 @@ async function* filesOf(folder: string, columns?: readonly string[]): AsyncGener
   const names = await readdir(folder).catch(() => []);
   for (const name of names.filter((file) => file.endsWith(".parquet")).sort()) {
     const options = columns === undefined ? undefined : { columns: [...columns] };
-    const content = await readFile(join(folder, name));
-    yield tableFromIPC(readParquet(content, options).intoIPCStream());
+    const file = join(folder, name);
+    let table: Table;
+    try {
+      table = tableFromIPC(readParquet(await readFile(file), options).intoIPCStream());
+    } catch (cause) {
+      throw new CommandError("failed", `'${file}' cannot be read: ${reasonOf(cause)}`, { cause });
+    }
+    yield table;
   }
 }
 
