@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { synthesizedText } from "../../review/test-stacks.ts";
+import { parseEnvironment } from "../../stacks/settings/settings.ts";
 import { clipstack } from "../test-programs.ts";
 import { synthesized } from "../test-synthesized.ts";
 
@@ -65,6 +66,44 @@ test("finds the cheapest plan of a job, and exits with 1 if none meets the deadl
   expect(none.exitCode).toBe(1);
   expect(none.stdout).toMatch(/none of \d+ plans meets the deadline/);
   expect(none.stdout).toMatch(/fp32 +223/);
+});
+
+test.each([
+  ["l4", "1", "tensorrt", { stack: "single-gpu", embed: { upstream: "triton-trt" } }],
+  ["t4", "4", "onnxruntime", { stack: "multi-gpu", topology: "instance-group" }],
+] as const)(
+  "--write writes the plan of %s GPUs as an environment",
+  async (gpu, gpus, backend, settings) => {
+    const file = join(folder, `plan-${gpu}.yaml`);
+    const plan = ["--gpu", gpu, "--gpus", gpus, "--backend", backend, "--model", "dinov2-small"];
+    const written = await run(...plan, "--write", file);
+    expect(written).toMatchObject({ exitCode: 0, stderr: "" });
+    const text = readFileSync(file, "utf8");
+    const { stack, settings: parsed } = parseEnvironment("plan", file, text);
+    const [model] = parsed.models;
+    const used = backend === "tensorrt" ? "tritonTrt" : "tritonOnnx";
+    expect({ stack, ...parsed }).toMatchObject({
+      ...settings,
+      host: { gpu, count: Number(gpus) },
+      tritonTrt: { enabled: used === "tritonTrt" },
+      tritonOnnx: { enabled: used === "tritonOnnx" },
+    });
+    expect(model?.name).toBe("dinov2-small");
+    const again = await run(...plan, "--write", file);
+    expect([again.exitCode, again.stderr]).toEqual([2, `clipstack: --write ${file} exists`]);
+    expect(readFileSync(file, "utf8")).toBe(text);
+  },
+);
+
+test.each([
+  [["--write", "x.yml"], "--write must end in .yaml, got 'x.yml'"],
+  [["--write", "X.yaml"], "--write: name must be lower-case letters"],
+  [["--write", "x.yaml", "--payload", "uint8"], "--write requires --payload jpeg, fp32 or json"],
+  [["--write", "x.yaml", "--gpus", "64"], "host.count must be 1 to 16, got 64"],
+])("%j is rejected in one line, and nothing is written", async (args, message) => {
+  const { exitCode, stderr } = await run("--gpu", "l4", ...args);
+  expect(exitCode).toBe(2);
+  expect(stderr).toContain(message);
 });
 
 test("decoding and ingest scale with the cores of the host", async () => {

@@ -4,6 +4,7 @@ import { transferCost } from "../../bench/capacity/plan.ts";
 import { alternatives, predictScenario, type Scenario } from "../../bench/capacity/scenario.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { writeEnvironment } from "../prepare/capacity-environment.ts";
 import {
   deviceOf,
   hardwareFromOptions,
@@ -40,11 +41,18 @@ Examples:
   $ npx clipstack capacity multi-gpu-4x --payload fp32 --bandwidth 10Gbps --round-trip 0.2ms --connections kept --concurrency 64
   $ npx clipstack capacity --images 1000000 --within 6h --bandwidth 200Mbps --round-trip 35ms
   $ npx clipstack capacity --gpu a100-sxm4-80gb --gpus 8 --cores 96 --payload jpeg --bandwidth 10Gbps --concurrency 512
+  $ npx clipstack capacity --images 1000000 --within 6h --write environments/staging.yaml
 
 Exit codes: 0 success, 1 no plan meets the deadline, 2 wrong usage or settings.`;
 
 function capacity(environment: string | undefined, args: CapacityArguments): void {
+  if (environment !== undefined && args.write !== undefined) {
+    throw new UserError("--write writes a new environment: use it without the name of one");
+  }
   const result = capacityResult(environment, args);
+  if (args.write !== undefined && result.chosen !== undefined) {
+    writeEnvironment(args.write, result.chosen, args.model);
+  }
   const json = `${JSON.stringify({ schema: 1, ...result.json }, null, 2)}\n`;
   if (args.output !== undefined) writeOutput(args.output, json);
   if (args.json) process.stdout.write(json);
@@ -94,5 +102,6 @@ function prediction({ hardware, args, times, uncertainty }: CapacityInputs): Cap
     text: scenarioText(scenario, predicted, others, trust, transfer, interval),
     json: { scenario, prediction: predicted, interval, transfer, alternatives: others, trust },
     exitCode: 0,
+    chosen: scenario,
   };
 }

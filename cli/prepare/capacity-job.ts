@@ -1,6 +1,11 @@
 import { topologies } from "../../bench/capacity/model.ts";
 import { planJob, transferCost } from "../../bench/capacity/plan.ts";
-import { type Payload, payloadNames, recommendedPayloads } from "../../bench/capacity/scenario.ts";
+import {
+  type Payload,
+  payloadNames,
+  recommendedPayloads,
+  type Scenario,
+} from "../../bench/capacity/scenario.ts";
 import { gpuNames, gpuSpec } from "../../contract/gpus.ts";
 import { UserError } from "../../contract/user-error.ts";
 import {
@@ -19,6 +24,8 @@ export interface CapacityResult {
   readonly text: string;
   readonly json: object;
   readonly exitCode: 0 | 1;
+  /** Scenario of the prediction, or of the first plan that meets the deadline. @default - no plan meets it */
+  readonly chosen?: Scenario;
 }
 
 export interface CapacityInputs extends PublishedServiceTimes {
@@ -73,6 +80,6 @@ export function jobPlan(
   return {
     text: planText(job, plan, 10, trust, transfer),
     json: { job, ...plan, transfer, trust },
-    exitCode: best?.meetsDeadline === true ? 0 : 1,
+    ...(best?.meetsDeadline === true ? { exitCode: 0, chosen: best.scenario } : { exitCode: 1 }),
   };
 }

@@ -38,6 +38,8 @@ export interface CapacityArguments {
   readonly clientMs: number;
   readonly json?: true;
   readonly output?: string;
+  /** Environment file to write. */
+  readonly write?: string;
 }
 
 /** Adds the options of {@link CapacityArguments}. */
@@ -47,7 +49,11 @@ export function addCapacityOptions(command: Command): void {
   addCalibrationOptions(command);
   command
     .option("--json", "print only the result, as JSON")
-    .option("--output <file>", "also write the result to this file, as JSON");
+    .option("--output <file>", "also write the result to this file, as JSON")
+    .option(
+      "--write <file>",
+      "write the prediction or the first plan as a new environment: environments/x.yaml",
+    );
 }
 
 function addHardwareOptions(command: Command): void {

@@ -25,7 +25,7 @@ const saturatedFrom = 0.8;
 
 export const backendNames = { onnxruntime: "ONNX Runtime", tensorrt: "TensorRT" } as const;
 
-function scenarioLine(scenario: Scenario): string {
+export function scenarioLine(scenario: Scenario): string {
   const { device, gpus, topology, backend, payload, concurrency, imagesPerRequest } = scenario;
   const where = gpus === 1 ? device.name : `${gpus} × ${device.name}, ${topology}`;
   const clients = concurrency === 1 ? "1 client" : `${concurrency} clients`;
