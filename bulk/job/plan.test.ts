@@ -75,6 +75,15 @@ test("fails if the folder has a job of another model or source", async () => {
 });
 
 test("fails if there is no image, and leaves no job", async () => {
-  await expect(plannedJob(folder, folder)).rejects.toThrow(`${folder}: must contain images`);
+  await expect(plannedJob(folder, folder)).rejects.toThrow(
+    `${folder}: must exist and contain images`,
+  );
   await expect(readJob(await openStore(folder))).rejects.toThrow("must contain a job");
+});
+
+test("fails if the source of an existing job has become empty, and keeps the job", async () => {
+  const { job } = await plannedJob(source, folder);
+  await rm(source, { recursive: true });
+  await expect(plannedJob(source, folder)).rejects.toThrow(`${source}: must exist and contain`);
+  expect(await readJob(await openStore(folder))).toEqual(job);
 });

@@ -62,6 +62,8 @@ export async function planJob(options: PlanOptions): Promise<PlanResult> {
   } else {
     const listed = new Map<string, ManifestEntry>();
     for await (const entry of entries) listed.set(entry.uri, entry);
+    // such as a folder that is not mounted: the table keeps its rows
+    if (listed.size === 0) throw noImages(source);
     for (const [index, shard] of before.shards.entries()) {
       kept.push(await updatedShard(options, before, index, listed, counts, shard));
     }
@@ -69,7 +71,7 @@ export async function planJob(options: PlanOptions): Promise<PlanResult> {
     for (const entry of listed.values()) await writer.add(entry);
   }
   const shards = [...kept, ...(await writer.end())];
-  if (shards.length === 0) throw new UserError(`${source}: must contain images, got none`);
+  if (shards.length === 0) throw noImages(source);
   const plannedAt = new Date().toISOString();
   const facts = { plannedAt, run, source, model, vectors, usdPerWorkerHour };
   const job: BulkJob = { schema: 1, ...facts, shards };
@@ -166,3 +168,6 @@ class ShardWriter {
     this.#bytes = 0;
   }
 }
+
+const noImages = (source: string) =>
+  new UserError(`${source}: must exist and contain images, got none`);

@@ -23,8 +23,10 @@ export function planText(
     `${formatCount(changed)} changed`,
     `${formatCount(removed)} removed`,
   ];
+  // lists of URIs state no sizes
+  const size = bytes === 0 ? "" : `, ${formatBytes(bytes)}`;
   return [
-    `${counted(entries, "image")}, ${formatBytes(bytes)}, in ${counted(shards, "shard")}: ${changes.join(", ")}`,
+    `${counted(entries, "file")}${size}, in ${counted(shards, "shard")}: ${changes.join(", ")}`,
     `run: npx clipstack bulk run ${job}`,
   ].join("\n");
 }
@@ -44,9 +46,14 @@ export function progressText(
 ): string {
   const rate = images / seconds;
   return [
-    `${formatCount(images)} of ${formatCount(remaining)} images`,
+    // a tar file is planned as one
+    images > remaining
+      ? `${formatCount(images)} images`
+      : `${formatCount(images)} of ${formatCount(remaining)} images`,
     `${formatRate(rate)} images/s`,
-    ...(images > 0 ? [`${formatDuration(Math.max(0, remaining - images) / rate)} left`] : []),
+    ...(images > 0 && images <= remaining
+      ? [`${formatDuration((remaining - images) / rate)} left`]
+      : []),
     ...(usd === undefined ? [] : [formatUsd(usd)]),
   ].join(", ");
 }

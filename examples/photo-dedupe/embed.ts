@@ -134,7 +134,8 @@ async function bulk(...args: readonly string[]): Promise<void> {
     env: { ...defaults, ...process.env },
   });
   const [code] = await once(child, "close");
-  const hint = "if the model has other weights now, embed all photos again with --replace";
+  const hint =
+    "stopped, see the line above; if it names another fingerprint, embed all photos again with --replace";
   if (code === 2) throw new CommandError("usage", hint);
   if (code !== 0) throw new CommandError("failed", "stopped: run the same command again to resume");
 }
