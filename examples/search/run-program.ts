@@ -1,5 +1,5 @@
 import { type Command, CommanderError } from "commander";
-import { printable, reasonOf } from "./report.ts";
+import { CommandError, printable, reasonOf } from "./report.ts";
 
 /** Runs a command line. Exit codes: 0 success, 1 failed, 2 wrong usage or settings; an error is one line. */
 export async function runProgram(program: Command): Promise<void> {
@@ -17,7 +17,8 @@ export async function runProgram(program: Command): Promise<void> {
       process.exitCode = error.exitCode === 0 ? 0 : 2;
       return;
     }
-    console.error(`${program.name()}: ${printable(reasonOf(error))}`);
+    const message = error instanceof CommandError ? error.message : reasonOf(error);
+    console.error(`${program.name()}: ${printable(message)}`);
     const { code } = error as { readonly code?: string };
     process.exitCode = code === "usage" || code === "settings" ? 2 : 1;
   }
