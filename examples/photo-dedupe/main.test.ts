@@ -47,7 +47,10 @@ test("fails with exit code 2 and one line on wrong usage", async () => {
   for (const [args, line] of [
     [["scan", "/nowhere"], "clipstack-dedupe: folder '/nowhere': no such file or directory"],
     [["scan", text], `clipstack-dedupe: folder '${text}': not a directory`],
-    [["group", "--index", "/nowhere"], "clipstack-dedupe: --index '/nowhere' does not exist"],
+    [
+      ["group", "--index", "/nowhere"],
+      "clipstack-dedupe: --index '/nowhere' must be the folder of an index",
+    ],
     [["embed", "--index", file, "--workers", "0"], "It must be 1 to 256"],
   ] as const) {
     const { code, stderr } = await run(...args);

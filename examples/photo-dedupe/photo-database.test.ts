@@ -34,9 +34,12 @@ test("transactions are atomic", () => {
 test("fails with one line if the index is missing, a file or contains no database", () => {
   const folder = newIndex();
   expect(() => openPhotoDatabase(folder)).toThrow(
-    `--index '${folder}' does not exist: run 'clipstack-dedupe scan <folder>' first`,
+    `--index '${folder}' must be the folder of an index: run 'clipstack-dedupe scan <folder>' first`,
   );
   mkdirSync(folder);
+  const file = join(folder, "old.db");
+  writeFileSync(file, "");
+  expect(() => openPhotoDatabase(file)).toThrow(`--index '${file}' must be the folder of an index`);
   writeFileSync(join(folder, "photos.db"), "this is a text and no database at all");
   expect(() => openPhotoDatabase(folder)).toThrow(
     `--index '${folder}' cannot be used: file is not a database`,

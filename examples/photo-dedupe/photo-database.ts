@@ -66,7 +66,7 @@ export function openPhotoDatabase(
   if (missing === "fail" && !existsSync(file)) {
     throw new CommandError(
       "usage",
-      `--index '${folder}' does not exist: run 'clipstack-dedupe scan <folder>' first`,
+      `--index '${folder}' must be the folder of an index: run 'clipstack-dedupe scan <folder>' first`,
     );
   }
   const database = open(folder, file);
