@@ -35,7 +35,8 @@ function skipReason({ waived, existing, severity }: RuleFinding): string | undef
   return existing ? "existing" : severity === "note" ? "note" : undefined;
 }
 
-/** XML has no form for most control characters. */
+/** XML has no form for most control characters, single surrogates and U+FFFE; lines stay lines. */
 function attribute(text: string): string {
-  return escapeHtml(text.replaceAll(/[^\P{Cc}\n]/gu, " "));
+  const lines = text.replaceAll(/[^\P{Cc}\n]|[\p{Cs}\uFFFE\uFFFF]/gu, " ").split("\n");
+  return lines.map(escapeHtml).join("\n");
 }
