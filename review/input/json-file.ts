@@ -52,6 +52,8 @@ export function parseJson(text: string, fileName: string): unknown {
   } catch (error) {
     // the original message quotes the text, which may contain a secret
     const message = error instanceof Error ? error.message : "";
+    if (message.includes("after JSON"))
+      throw new ReviewError(`${fileName}: must be one JSON document, got text after its end`);
     const isTruncated = /end of JSON input|Unterminated|Expected .* or/i.test(message);
     const at = /position (\d+)/.exec(message)?.[1] ?? String(isTruncated ? content.length : 0);
     const position = at === "0" ? "" : ` at character ${at}`;

@@ -149,6 +149,11 @@ test.each([
   ],
   ["an empty file", "\n", "must be JSON, got an empty file"],
   [
+    "two documents, as in JSON lines",
+    "{}\n{}\n",
+    "must be one JSON document, got text after its end",
+  ],
+  [
     "a list",
     "[]",
     "must be a plan in JSON, an object: 'terraform plan -out=PLAN', then 'terraform show -json PLAN > plan.json'",
