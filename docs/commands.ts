@@ -65,7 +65,7 @@ export const commandsRun: readonly RunCommand[] = [
     prints: /onnx-http/,
   },
   { command: "npx clipstack-dedupe scan ~/Pictures", prints: /photos/ },
-  { command: "npx clipstack-dedupe embed", prints: /random weights/ },
+  { command: "npx clipstack-dedupe embed", prints: /photos embedded/ },
   { command: "npx clipstack-dedupe group", prints: /group/ },
   {
     command:
