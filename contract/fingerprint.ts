@@ -41,7 +41,8 @@ export function canonicalJson(value: unknown): string {
   );
 }
 
-const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+export const sha256 = (content: string | Uint8Array) =>
+  createHash("sha256").update(content).digest("hex");
 
 /** SHA-256 of the canonical JSON of a tower's preprocessing. */
 export function preprocessingSha256(

@@ -241,6 +241,8 @@ test("only the reviewed plan passes the check before the apply", async () => {
   await write("dangerous.json", dangerous);
   const { code, output } = await review("attest", "p.json", "--key", "key.pem");
   expect(code, output).toBe(0);
+  const piped = `node ${reviewer} attest p=- --key key.pem < p.json`;
+  expect(await run("bash", ["-c", piped], folder)).toEqual({ code: 0, output });
   await write("attestation.json", output);
   const check = (plan: string, key = "key.pub") =>
     review("check", plan, "--key", key, "--attestation", "attestation.json");

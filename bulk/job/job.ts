@@ -1,6 +1,6 @@
-import { createHash } from "node:crypto";
 import { z } from "zod";
 import { vectorTypes } from "../../contract/bulk.ts";
+import { sha256 } from "../../contract/fingerprint.ts";
 import { modelSpec } from "../../contract/model-spec.ts";
 import { parseAs, parseJson } from "../../contract/parse.ts";
 import { UserError } from "../../contract/user-error.ts";
@@ -94,9 +94,6 @@ export type ShardRecord = z.infer<typeof shardRecord>;
 
 /** `model.json`: the identity of all vectors, set by the first worker. */
 export const jobModel = z.object({ schema: z.literal(1), fingerprint: z.string() });
-
-export const sha256 = (content: string | Uint8Array) =>
-  createHash("sha256").update(content).digest("hex");
 
 /** @throws {UserError} if there is no job, or its file is invalid */
 export async function readJob(store: Store): Promise<BulkJob> {

@@ -1,16 +1,9 @@
 import type { VectorType } from "../../contract/bulk.ts";
+import { sha256 } from "../../contract/fingerprint.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { readText, type Store } from "../store/store.ts";
-import {
-  type BulkJob,
-  bulkJob,
-  keys,
-  type ManifestEntry,
-  parseFile,
-  readManifest,
-  sha256,
-} from "./job.ts";
+import { type BulkJob, bulkJob, keys, type ManifestEntry, parseFile, readManifest } from "./job.ts";
 
 export interface PlanOptions {
   /** Location of the job's files. */

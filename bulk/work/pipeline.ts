@@ -1,3 +1,4 @@
+import { sha256 } from "../../contract/fingerprint.ts";
 import type { PixelInput } from "../../contract/model-spec.ts";
 import { readImageHeader } from "../../inference/preprocess/image-header.ts";
 import { ImageError, type Preprocessor } from "../../inference/preprocess/preprocess.ts";
@@ -5,7 +6,6 @@ import { InvalidEmbeddingError } from "../../inference/session/embeddings.ts";
 import { Budget } from "../../inference/threads/budget.ts";
 import { InferenceError } from "../../inference/threads/inference-error.ts";
 import { isTransferable } from "../../inference/threads/transferable.ts";
-import { sha256 } from "../job/job.ts";
 import { StoreError } from "../store/store.ts";
 import type { EmbeddedImage } from "../table/part.ts";
 import type { BatchEmbedder } from "./embedder.ts";

@@ -3,7 +3,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import { type Review, verdictLevels } from "../../review/changes/stack-review.ts";
 import { attestationOf, attestationProblems } from "../../review/ci/attestation.ts";
 import { type Publication, publications, publishOnGithub } from "../../review/ci/github.ts";
-import { planInput, readChanges, readInput } from "../../review/ci/read-files.ts";
+import { readChanges, readInput, readPlans } from "../../review/ci/read-files.ts";
 import { verifyPlans } from "../../review/ci/verify-plan.ts";
 import type { RuleFinding, StackChange } from "../../review/input/change.ts";
 import { isUnchanged } from "../../review/report/comment-document.ts";
@@ -215,15 +215,8 @@ async function reviewChanges(
   return reviewOf(withGoals, { findings, predict: predictEnvironment });
 }
 
-function attestedPlans({ plan }: ReviewArguments) {
-  return readChanges({ plan }).map((change, index) => {
-    const { text } = planInput(plan[index] ?? "");
-    return { change, text };
-  });
-}
-
 async function attest(args: SubcommandArguments): Promise<ReviewOutput> {
-  const plans = attestedPlans(args);
+  const plans = readPlans({ plan: args.plan });
   const result = await reviewChanges(
     plans.map(({ change }) => change),
     args,
@@ -238,7 +231,11 @@ async function attest(args: SubcommandArguments): Promise<ReviewOutput> {
 
 async function check(args: SubcommandArguments): Promise<ReviewOutput> {
   const [key, attestation] = [args.key, args.attestation].map((file) => readInput(file).text);
-  const problems = attestationProblems(attestation ?? "", attestedPlans(args), key ?? "");
+  const problems = attestationProblems(
+    attestation ?? "",
+    readPlans({ plan: args.plan }),
+    key ?? "",
+  );
   return outcome(problems, "matches the attested review", "the plan is not the attested one:");
 }
 

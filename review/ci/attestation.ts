@@ -1,26 +1,14 @@
-import {
-  createHash,
-  createPrivateKey,
-  createPublicKey,
-  type KeyObject,
-  sign,
-  verify,
-} from "node:crypto";
+import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
 import { z } from "zod";
+import { sha256 } from "../../contract/fingerprint.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { Review } from "../changes/stack-review.ts";
-import type { StackChange } from "../input/change.ts";
 import { fingerprintOf, rejectionReasons } from "../input/fingerprint.ts";
+import type { ReadPlan } from "./read-files.ts";
 
 /** Also given to `actions/attest`. */
 const predicateType = "https://github.com/clipstack/clipstack/review/v1";
 const payloadType = "application/vnd.in-toto+json";
-
-/** Plan of a review, as a file. */
-export interface AttestedPlan {
-  readonly change: StackChange;
-  readonly text: string;
-}
 
 const statement = z.object({
   _type: z.literal("https://in-toto.io/Statement/v1"),
@@ -37,7 +25,7 @@ const envelope = z.object({
 });
 
 /** Returns a signed in-toto statement (DSSE) that the plans were reviewed. */
-export function attestationOf(review: Review, plans: readonly AttestedPlan[], key: string): string {
+export function attestationOf(review: Review, plans: readonly ReadPlan[], key: string): string {
   const content: Statement = {
     _type: "https://in-toto.io/Statement/v1",
     subject: plans.map(({ change, text }) => ({
@@ -62,7 +50,7 @@ export function attestationOf(review: Review, plans: readonly AttestedPlan[], ke
 /** Lists how plans differ from an attestation: each must be the same file, or plan the same changes. */
 export function attestationProblems(
   text: string,
-  plans: readonly AttestedPlan[],
+  plans: readonly ReadPlan[],
   key: string,
 ): readonly string[] {
   const { payload, signatures } = parsed(envelope, text, "a DSSE envelope");
@@ -89,10 +77,6 @@ export function attestationProblems(
         : [`${stack}: differs from the reviewed change`];
     }),
   ];
-}
-
-function sha256(text: string): string {
-  return createHash("sha256").update(text).digest("hex");
 }
 
 /** Pre-authentication encoding of DSSE. */

@@ -16,27 +16,43 @@ export interface ReviewedFiles {
   readonly head?: string;
 }
 
+/** Change and text of a plan file. */
+export interface ReadPlan {
+  readonly change: StackChange;
+  readonly text: string;
+}
+
+/** Reads plan files, each once. */
+export function readPlans({
+  plan,
+  head,
+}: Pick<ReviewedFiles, "plan" | "head">): readonly ReadPlan[] {
+  const documents = head === undefined ? new Map() : documentsIn(head, "--head");
+  const plans = plan.map((argument) => {
+    const input = planInput(argument);
+    const change = { ...changeOfPlan(input), lockedProviders: lockedProviders(input.fileName) };
+    const document = documents.get(change.stack);
+    return {
+      change: document === undefined ? change : withDocument(change, document),
+      text: input.text,
+    };
+  });
+  const stacks = plans.map(({ change }) => change.stack);
+  const repeated = stacks.find((stack, index) => stacks.indexOf(stack) !== index);
+  if (repeated !== undefined) {
+    throw new UserError(
+      `--plan: two plans have the stack '${repeated}': name them with --plan NAME=FILE`,
+    );
+  }
+  return plans;
+}
+
 /** Reads the changes that the options of `clipstack review` select. */
 export function readChanges({ plan, base, head }: ReviewedFiles): readonly StackChange[] {
   if (plan.length > 0) {
     if (base !== undefined)
       throw new UserError("--base requires --head and cannot be combined with --plan");
-    const documents = head === undefined ? new Map() : documentsIn(head, "--head");
-    const changes = plan.map((argument) => {
-      const input = planInput(argument);
-      const change = { ...changeOfPlan(input), lockedProviders: lockedProviders(input.fileName) };
-      const document = documents.get(change.stack);
-      return document === undefined ? change : withDocument(change, document);
-    });
-    const repeated = changes.find(
-      ({ stack }, index) => changes.findIndex((it) => it.stack === stack) !== index,
-    );
-    if (repeated !== undefined) {
-      throw new UserError(
-        `--plan: two plans have the stack '${repeated.stack}': name them with --plan NAME=FILE`,
-      );
-    }
-    return changes;
+    return readPlans({ plan, head }).map(({ change }) => change);
   }
   if (base === undefined || head === undefined) {
     throw new UserError("requires --plan FILE, or --base FOLDER and --head FOLDER");
@@ -61,7 +77,7 @@ function lockedProviders(planFile: string): readonly string[] {
 }
 
 /** Reads the plan of `NAME=FILE` or `FILE`. */
-export function planInput(argument: string) {
+function planInput(argument: string) {
   const [, stack, file] = /^([\w.-]+)=(.+)$/s.exec(argument) ?? [];
   return file === undefined || existsSync(argument)
     ? readInput(argument)
