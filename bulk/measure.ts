@@ -1,5 +1,5 @@
 import { doneShards, readJob, readManifest } from "./job/job.ts";
-import { openSourceReader, type SourceImage } from "./job/source.ts";
+import { openSourceReader } from "./job/source.ts";
 import { openStore } from "./store/open-store.ts";
 import { openPipeline } from "./work/open-pipeline.ts";
 import type { BulkEnv } from "./work/settings.ts";
@@ -46,7 +46,6 @@ export async function measureRate(env: BulkEnv, seconds: number): Promise<Measur
     settled += 1;
     if (settled % batchSize === 0) batchAt.push(performance.now() / 1000);
   };
-  const add = async (image: SourceImage) => await pipeline.add(image, settle);
   const work = async () => {
     while (!isComplete()) {
       // a shard is as likely as it has entries
@@ -60,7 +59,7 @@ export async function measureRate(env: BulkEnv, seconds: number): Promise<Measur
       for (const entry of sample) {
         let members = 0;
         for await (const image of reader.images(entry)) {
-          await add(image);
+          await pipeline.add(image, settle);
           members += 1;
           if (isComplete() || members === maxMembers) break;
         }

@@ -9,8 +9,15 @@ const usage = `usage: node tools/release.mjs version X.Y.Z        sets the versi
        node tools/release.mjs pack FOLDER [--registry R] [--image KIND=DIGEST]…   packs the published packages
        node tools/release.mjs notes                 prints the newest section of CHANGELOG.md`;
 
-/** Workspaces that are published; `clipstack` and the review are packed from their folders `dist`. */
-const published = ["client", "constructs", "emulator", "create-clipstack", "review"];
+/** Workspaces that are published, and the folders that are packed. */
+const published = {
+  cli: "cli/dist",
+  review: "review/dist",
+  client: "client",
+  constructs: "constructs",
+  emulator: "emulator",
+  "create-clipstack": "create-clipstack",
+};
 
 /** Other files with the version. */
 const versionedFiles = [
@@ -67,14 +74,12 @@ function pack(/** @type {string[]} */ args) {
   const digests = Object.fromEntries((values.image ?? []).map(digestOf));
   mkdirSync(folder, { recursive: true });
   // .npmrc turns off the scripts of npm pack
-  npm("run", "build", ...["cli", ...published].flatMap((name) => ["-w", name]));
+  npm("run", "build", ...Object.keys(published).flatMap((name) => ["-w", name]));
   writeFileSync(
     join(root, "cli/dist/contract/release.json"),
     `${JSON.stringify({ registry: values.registry ?? release.registry, digests }, null, 2)}\n`,
   );
-  const packages = ["cli/dist", ...published].map((name) =>
-    name === "review" ? "./review/dist" : `./${name}`,
-  );
+  const packages = Object.values(published).map((packed) => `./${packed}`);
   npm("pack", ...packages, "--pack-destination", resolve(folder));
 }
 

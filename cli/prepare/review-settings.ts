@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { dirname, join, relative, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { UserError } from "../../contract/user-error.ts";
 import { projectFolder } from "../../model-tools/files/folders.ts";
 import { ownRules } from "../../review/ci/own-rules.ts";
@@ -71,9 +71,7 @@ export async function readReviewSettings(files: ReviewFiles): Promise<ReviewSett
 function environmentsIn(folder: string | undefined) {
   const isProject = existsSync(join(projectFolder, "cdktf.json"));
   if (folder === undefined && !(isProject && existsSync(environmentsFolder()))) return new Map();
-  const { environments, rejected } = loadEnvironments(
-    resolve(folder ?? relative("", environmentsFolder())),
-  );
+  const { environments, rejected } = loadEnvironments(resolve(folder ?? environmentsFolder()));
   if (rejected.length > 0) {
     throw new UserError(rejected.flatMap(({ lines }) => lines).join("\n"));
   }

@@ -7,14 +7,21 @@ import { dirname, join } from "node:path";
 import { modelFile } from "../search/query-client.ts";
 import { CommandError, type Progress, reasonOf } from "../search/report.ts";
 import { readErrors } from "../search/table.ts";
-import { embeddedImages, jobOf, readVectors, type Weights, weightsSetting } from "./embeddings.ts";
+import {
+  embeddedImages,
+  embeddingCount,
+  imagesByUri,
+  jobOf,
+  type Weights,
+  weightsSetting,
+} from "./embeddings.ts";
 import { openPhoto } from "./open-photo.ts";
 import { type PhotoDatabase, writeSetting } from "./photo-database.ts";
 
 export interface EmbedOptions {
   /** Name of the model's spec. */
   readonly model: string;
-  /** Whether the embeddings of the model are computed again, for example by other weights. */
+  /** Whether the embeddings of the model are computed again, for example with other weights. */
   readonly replace: boolean;
   /** As of `clipstack bulk run`. */
   readonly weights?: string;
@@ -44,7 +51,7 @@ export async function embed(database: PhotoDatabase, options: EmbedOptions) {
       database.run(`DELETE FROM ${table} WHERE model = ?`, model);
     }
   }
-  const { count: before } = await readVectors(database, { name: model });
+  const before = await embeddingCount(database, model);
   const startedAt = performance.now();
   const list = join(job, "photos.csv");
   const lines = images.map(({ uri, etag }) => `"${uri.replaceAll('"', '""')}",${etag}\n`);
@@ -54,7 +61,7 @@ export async function embed(database: PhotoDatabase, options: EmbedOptions) {
   await bulk("run", job, ...runOptions(options));
   const weights = weightsOf(options);
   writeSetting(database, weightsSetting(model), weights);
-  const embedded = (await readVectors(database, { name: model })).count - before;
+  const embedded = (await embeddingCount(database, model)) - before;
   const failed = await reportFailures(database, job, progress);
   const imagesPerSecond = (1000 * embedded) / (performance.now() - startedAt);
   return { embedded, failed, weights, imagesPerSecond };
@@ -87,7 +94,7 @@ async function copyHeic(database: PhotoDatabase, progress: Progress): Promise<vo
 
 /** Reports the photos that a worker could not read. @returns Their number. */
 async function reportFailures(database: PhotoDatabase, job: string, progress: Progress) {
-  const byUri = new Map(embeddedImages(database).map((image) => [image.uri, image]));
+  const byUri = imagesByUri(database);
   let failed = 0;
   for (const { uri, code, reason } of await readErrors(job)) {
     const image = byUri.get(uri);

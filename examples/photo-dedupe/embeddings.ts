@@ -2,7 +2,7 @@ import { existsSync, readdirSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { VectorTable } from "../search/cosine-blocks.ts";
 import { CommandError } from "../search/report.ts";
-import { readTable } from "../search/table.ts";
+import { readTable, readUris } from "../search/table.ts";
 import { heic } from "./open-photo.ts";
 import { type PhotoDatabase, readSetting } from "./photo-database.ts";
 
@@ -91,13 +91,24 @@ export interface PhotoVectors extends VectorTable {
   of(sha256: string): Float32Array | undefined;
 }
 
+export function imagesByUri(database: PhotoDatabase): ReadonlyMap<string, EmbeddedImage> {
+  return new Map(embeddedImages(database).map((image) => [image.uri, image]));
+}
+
+/** Counts the present contents with an embedding, without reading the embeddings. */
+export async function embeddingCount(database: PhotoDatabase, model: string): Promise<number> {
+  const byUri = imagesByUri(database);
+  const isPresent = (uri: string, etag: string) => byUri.get(uri)?.etag === etag;
+  return (await readUris(jobOf(database, model), isPresent)).uris.length;
+}
+
 /** @param wanted - Contents to read. @default - all */
 export async function readVectors(
   database: PhotoDatabase,
   model: Pick<IndexModel, "name">,
   wanted?: ReadonlySet<string>,
 ): Promise<PhotoVectors> {
-  const byUri = new Map(embeddedImages(database).map((image) => [image.uri, image]));
+  const byUri = imagesByUri(database);
   const { uris, ...table } = await readTable(jobOf(database, model.name), (uri, etag) => {
     const image = byUri.get(uri);
     return image?.etag === etag && (wanted?.has(image.sha256) ?? true);

@@ -29,18 +29,7 @@ export async function readTable(
   job: string,
   isWanted: (uri: string, etag: string) => boolean = () => true,
 ): Promise<EmbeddingTable> {
-  const uris: string[] = [];
-  const wantedRows: (readonly number[])[] = [];
-  for await (const part of partsOf(job, ["uri", "etag"])) {
-    const [uri, etag] = [part.getChild("uri")!, part.getChild("etag")!];
-    const rows: number[] = [];
-    for (let row = 0; row < part.numRows; row++) {
-      if (!isWanted(uri.get(row), etag.get(row))) continue;
-      rows.push(row);
-      uris.push(uri.get(row));
-    }
-    wantedRows.push(rows);
-  }
+  const { uris, rowsOfParts } = await readUris(job, isWanted);
   // allocated once, because a copy would double the memory
   let data = new Float32Array(0);
   let [width, count, partIndex, model, identity] = [0, 0, 0, "", ""];
@@ -56,11 +45,35 @@ export async function readTable(
     }
     [width, model, identity] = [found, fact("model"), foundIdentity];
     if (count === 0) data = new Float32Array(uris.length * width);
-    for (const row of wantedRows[partIndex++] ?? []) {
+    for (const row of rowsOfParts[partIndex++] ?? []) {
       data.set(values.subarray(row * width, (row + 1) * width), width * count++);
     }
   }
   return { model, uris, width, count: uris.length, data };
+}
+
+/** Reads the images of a table without their embeddings. */
+export async function readUris(
+  job: string,
+  isWanted: (uri: string, etag: string) => boolean,
+): Promise<{
+  readonly uris: readonly string[];
+  /** Wanted rows of each file. */
+  readonly rowsOfParts: readonly (readonly number[])[];
+}> {
+  const uris: string[] = [];
+  const rowsOfParts: (readonly number[])[] = [];
+  for await (const part of partsOf(job, ["uri", "etag"])) {
+    const [uri, etag] = [part.getChild("uri")!, part.getChild("etag")!];
+    const rows: number[] = [];
+    for (let row = 0; row < part.numRows; row++) {
+      if (!isWanted(uri.get(row), etag.get(row))) continue;
+      rows.push(row);
+      uris.push(uri.get(row));
+    }
+    rowsOfParts.push(rows);
+  }
+  return { uris, rowsOfParts };
 }
 
 /** Row of the errors: an image without an embedding. */

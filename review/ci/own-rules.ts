@@ -1,5 +1,6 @@
 import { pathToFileURL } from "node:url";
 import { z } from "zod";
+import { ownRuleId } from "../../contract/rule-packs.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
 import { type StackChange, severities } from "../input/change.ts";
 import type { ReviewRule } from "../rules/rule.ts";
@@ -7,7 +8,7 @@ import type { ReviewRule } from "../rules/rule.ts";
 const line = z.string().regex(/^[^\n]{1,400}$/, "must be one line of at most 400 characters");
 
 const ownRule = z.strictObject({
-  id: z.string().regex(/^own-[a-z0-9]+(-[a-z0-9]+)*$/, "must start with 'own-', in kebab case"),
+  id: z.string().regex(ownRuleId, "must start with 'own-', in kebab case"),
   severity: z.enum(severities),
   fix: line,
   find: z.custom<(change: StackChange) => unknown>((it) => typeof it === "function", {

@@ -1,7 +1,5 @@
 import type { Review } from "../changes/stack-review.ts";
 
-const levels = { error: "error", warning: "warning", note: "note" } as const;
-
 /** Renders the findings as SARIF 2.1.0. Waived findings are suppressed; those from before the change are `unchanged`. */
 export function sarifReport({ stacks }: Review, { rulesUrl }: { readonly rulesUrl?: string }) {
   const findings = stacks.flatMap((stack) => stack.findings);
@@ -11,7 +9,8 @@ export function sarifReport({ stacks }: Review, { rulesUrl }: { readonly rulesUr
   }));
   const results = findings.map(({ rule, severity, stack, address, message, fix, ...finding }) => ({
     ruleId: rule,
-    level: levels[severity],
+    // the names of severities are those of SARIF
+    level: severity,
     message: { text: `${address ?? stack}: ${message}. Fix: ${fix}.` },
     baselineState: finding.existing ? "unchanged" : "new",
     locations: [

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import ruleIds from "../../contract/rule-ids.json" with { type: "json" };
-import { rulePacks } from "../../contract/rule-packs.ts";
+import { ownRuleId, rulePacks } from "../../contract/rule-packs.ts";
 import { integer, text } from "./setting-types.ts";
 
 const ruleId = z.enum(ruleIds, "must be the id of a rule (docs/rules/README.md)");
@@ -39,7 +39,7 @@ export const review = z
 /** Id of a built-in rule, or of a rule of a module, which cannot be that of a built-in rule. */
 const idMessage =
   "must be the id of a rule (docs/rules/README.md), or of an own rule, which starts with 'own-'";
-const anyRuleId = z.union([ruleId, z.string().regex(/^own-[a-z0-9]+(-[a-z0-9]+)*$/, idMessage)]);
+const anyRuleId = z.union([ruleId, z.string().regex(ownRuleId, idMessage)]);
 
 /** Contents of `.clipstack-review.yaml`: which rules apply to the plans of a repository. */
 export const reviewFile = z
