@@ -41,12 +41,6 @@ export const quantities = [
 ] as const;
 
 /**
- * Endpoints of published figures. `pytorch-http`: a FastAPI service that ran the model with PyTorch on the GPU and took JPEGs;
- * it is not this project's embed server.
- */
-const publishedEndpoints = [...endpointNames, "pytorch-http"] as const;
-
-/**
  * Use of a figure in the capacity model.
  *
  * - `calibrates`: sets a parameter.
@@ -58,7 +52,8 @@ const figureRoles = ["calibrates", "round-trip", "gpu-compute", "setting-compute
 type FigureRole = (typeof figureRoles)[number];
 
 const publishedLoad = z.strictObject({
-  endpoint: z.enum(publishedEndpoints),
+  /** `pytorch-http`: a FastAPI service that ran the model with PyTorch on the GPU and took JPEGs; not this project's embed server. */
+  endpoint: z.enum(endpointNames),
   payload: z.enum(payloadFormats),
   serialization: z.enum(serializations),
   imagesPerRequest: z.int().min(1),

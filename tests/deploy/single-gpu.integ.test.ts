@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { readBenchRecord } from "../../bench/record/bench-record.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
-import { endpointNames } from "../../contract/environment.ts";
+import { serviceEndpoints } from "../../contract/environment.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { generateModel } from "../../model-tools/generate/generate.ts";
@@ -145,7 +145,7 @@ describe.skipIf(missing !== "")(
       const { subject, parity, loadPoints } = readBenchRecord(output);
       expect(subject.target).toBe("deployed");
       expect(parity.map(({ passed }) => passed)).toEqual(parity.map(() => true));
-      const expected = endpointNames.filter((name) => name !== "pytorch-http");
+      const expected = serviceEndpoints.filter((name) => name !== "pytorch-http");
       expect(loadPoints.map(({ endpoint }) => endpoint)).toEqual(expected);
       for (const point of loadPoints) {
         expect(point.samples, point.id).toBeGreaterThan(0);
