@@ -568,7 +568,7 @@ describe("a plan that exceeds the size of a comment", () => {
     ]);
     const text = markdownComment(reviewOf([change]));
     expect(text.length).toBeLessThan(commentLimit);
-    expect(text).toContain("- **update** `open` (`aws_security_group_rule.open`)");
+    expect(text).toContain("- **update** `aws_security_group_rule.open`");
     expect(text).toContain("1 resource of aws was not examined for exposure");
   });
 

@@ -54,7 +54,7 @@ test("reports an opened security group as unexamined for exposure, and not as sa
       `1 resource of hashicorp/aws was not examined for ${topic}: aws_security_group_rule.`,
     );
   }
-  expect(text).toContain("Not examined for impact, exposure, capacity and cost.");
+  expect(text).toContain("<br>Not examined.");
 });
 
 test.each(["create", "update", "delete,create", "delete"])(
@@ -272,6 +272,6 @@ test("does not report rules as passed for resources that they do not cover", () 
   const change = { ...saved, resources: [...saved.resources, ...more.resources] };
   const findings = findingsOfChange(change, { waivers: [], today: "2026-11-30" });
   expect(markdownComment(reviewOf([change], { findings }))).toContain(
-    "1 resource of hashicorp/aws is not covered by the rules: aws_security_group_rule.",
+    "1 resource of hashicorp/aws is covered only by the rules of pack core: aws_security_group_rule.",
   );
 });

@@ -81,7 +81,7 @@ function gapsOf(resource: ResourceChange, stack: StackComparison): readonly Gap[
   if (resource.mode !== "managed") {
     if (resource.action !== "read") return [];
     // the program of the data source runs during the apply
-    if (resource.type === "external") return [gap(resource, "that run a program")];
+    if (resource.type === "external") return [gap(resource, "with a program")];
     const isOpened = resource.mode === "ephemeral" && !isInert(resource.type, {});
     return isOpened ? [gap(resource, "opened during the apply", ["impact"])] : [];
   }
@@ -92,7 +92,7 @@ function gapsOf(resource: ResourceChange, stack: StackComparison): readonly Gap[
   if (base === "helm_release" && !canExamineRelease(values)) {
     return [gap(resource, "with an unknown chart or unreadable values")];
   }
-  if (runsPrograms(resource, stack)) return [gap(resource, "that run a program")];
+  if (runsPrograms(resource, stack)) return [gap(resource, "with a program")];
   const gaps = [
     ...(canExpose(base) && hidesExposure(resource)
       ? [gap(resource, "with ports or privileges known only after the apply", ["exposure"])]

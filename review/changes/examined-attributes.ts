@@ -3,7 +3,7 @@ import type { Path, ResourceChange, Values } from "../input/change.ts";
 import { type Format, formatsOf } from "../input/resource-types.ts";
 import { isKnownVariable } from "../input/secrets.ts";
 import { isOneShot } from "../input/stack-facts.ts";
-import { changedPaths, hasNoContent, isObject, isUnset } from "../input/value-paths.ts";
+import { changedPaths, isUnset, leavesOf } from "../input/value-paths.ts";
 
 /** Attributes that restrict a workload; the review does not judge their removal. */
 const restrictions =
@@ -79,16 +79,6 @@ function withoutKind(values: Values | undefined, other: Values | undefined): Val
   if (isOneShot(values)) return rest;
   const runs = attach !== true && mustRun !== false;
   return runs ? { ...rest, read_only: readOnly } : values;
-}
-
-function leavesOf(value: unknown, path: Path): readonly (readonly [Path, unknown])[] {
-  if (hasNoContent(value)) return [];
-  if (Array.isArray(value)) {
-    return value.flatMap((item, index) => leavesOf(item, [...path, index]));
-  }
-  return isObject(value)
-    ? Object.keys(value).flatMap((key) => leavesOf(value[key], [...path, key]))
-    : [[path, value]];
 }
 
 /** Attributes below a path that are set before the change only. */

@@ -1,6 +1,7 @@
 import type { ResourceChange } from "../input/change.ts";
 import { baseType, type ExaminedType } from "../input/resource-types.ts";
 import { isForgotten, objectName, type StackFacts } from "../input/stack-facts.ts";
+import { holdsData } from "../input/stored-data.ts";
 import { blockOf, sameValue } from "../input/value-paths.ts";
 import { containerImpact, volumeImpact } from "./docker-impact.ts";
 import {
@@ -45,14 +46,12 @@ export function impactOf(
   return findImpact === undefined ? unknownTypeImpact(resource, base) : findImpact(resource, stack);
 }
 
-/** Resource types that store data. */
-const storageTypes =
-  /(^|_)(db|database|rds|sql|bucket|disk|volume|filesystem|file_system|table|queue|topic|cluster|registry|vault)(_|$)/;
 /** Resource types that generate values. */
 const generatedTypes = /^(random|tls)_/;
 
 /** Impact for types that this project does not use. */
-function unknownTypeImpact({ action }: ResourceChange, type: string): Impact | undefined {
+function unknownTypeImpact(resource: ResourceChange, type: string): Impact | undefined {
+  const { action } = resource;
   if (action !== "delete" && action !== "replace") return undefined;
   if (generatedTypes.test(type)) {
     return dataLoss(
@@ -65,7 +64,7 @@ function unknownTypeImpact({ action }: ResourceChange, type: string): Impact | u
     action === "replace"
       ? "It is destroyed and recreated: unavailable in between."
       : "It is destroyed and becomes unavailable.";
-  return storageTypes.test(type) ? dataLoss(`${text} Its content is lost.`) : interruption(text);
+  return holdsData(resource) ? dataLoss(`${text} Its content is lost.`) : interruption(text);
 }
 
 type ImpactFinder = (resource: ResourceChange, stack: StackComparison) => Impact | undefined;

@@ -4,7 +4,7 @@ import {
   type Service,
 } from "../../contract/environment.ts";
 import type { ResourceChange, StackChange, Values } from "./change.ts";
-import { asTyped } from "./resource-types.ts";
+import { asTyped, baseType, isExaminedType } from "./resource-types.ts";
 import { blockOf, blocksOf } from "./value-paths.ts";
 
 /** Resources and services of a stack at one point in time. */
@@ -56,16 +56,16 @@ export function withoutKey(address: string): string {
   return address.replace(/\[[^\]]*\]$/, "");
 }
 
-/** Construct path, or the address without its hash. */
+/** Construct path, also of an address with the hash of CDKTF; otherwise the name, or the address of types that this project does not use. */
 export function titleOf({
   constructPath,
   address,
-}: Pick<ResourceChange, "constructPath" | "address">): string {
+  type,
+}: Pick<ResourceChange, "constructPath" | "address" | "type">): string {
   if (constructPath !== undefined) return constructPath.split("/").slice(1).join("/");
-  return withoutKey(address)
-    .replace(/^.*\./s, "")
-    .replace(/_[0-9A-F]{8}$/, "")
-    .replaceAll("_", "/");
+  const [, name = "", hash] = /([^.]*?)(_[0-9A-F]{8})?$/s.exec(withoutKey(address)) ?? [];
+  if (hash !== undefined) return name.replaceAll("_", "/");
+  return isExaminedType(baseType(type)) && !address.startsWith("module.") ? name : address;
 }
 
 export function labelOf(values: Values | undefined, name: string): string | undefined {

@@ -18,10 +18,18 @@ export function subjectOf(
   const name = base.startsWith("kubernetes_") ? objectName(typed.values).name : typed.values.name;
   const isOwn = isExaminedType(base) && typeof name === "string" && /^[\w./:@-]{1,200}$/.test(name);
   const kind = base.replace(/^[^_]+_/, "").replaceAll("_", " ");
-  return `${kind} ${isOwn ? name : titleOf(resource)}`;
+  return `${kind} ${isOwn ? name : nameInModules(resource)}`;
 }
 
 export type FactsOfChange = Readonly<Record<"before" | "after", StackFacts>>;
+
+/** `vpc.private[0]` for `module.vpc.aws_subnet.private[0]` */
+function nameInModules(resource: Pick<ResourceChange, "address" | "type" | "constructPath">) {
+  const title = titleOf(resource);
+  return title === resource.address
+    ? title.replaceAll(/(^|\.)(module|data|ephemeral)\./g, "$1").replace(`${resource.type}.`, "")
+    : title;
+}
 
 /** {@link subjectOf} a changed resource. */
 export function changedSubject(resource: ResourceChange, { before, after }: FactsOfChange): string {

@@ -75,6 +75,21 @@ export function visitTexts(
   walk(value, undefined);
 }
 
+/** Values without parts, with their paths; by default those with content. */
+export function leavesOf(
+  value: unknown,
+  path: Path,
+  counts: (value: unknown) => boolean = (it) => !hasNoContent(it),
+): readonly (readonly [Path, unknown])[] {
+  if (!counts(value)) return [];
+  if (Array.isArray(value)) {
+    return value.flatMap((item, index) => leavesOf(item, [...path, index], counts));
+  }
+  return isObject(value)
+    ? Object.keys(value).flatMap((key) => leavesOf(value[key], [...path, key], counts))
+    : [[path, value]];
+}
+
 /** JSON with sorted keys: equal values have equal texts. */
 export function canonical(value: unknown): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";

@@ -1,3 +1,4 @@
+import { type Topic, topics } from "../changes/coverage.ts";
 import { dangerOf } from "../changes/danger.ts";
 import type { DiffBlock } from "../changes/diff-line.ts";
 import type { ReviewedChange, StackReview } from "../changes/stack-review.ts";
@@ -93,23 +94,24 @@ function countsText(label: string, changes: readonly ReviewedChange[]): readonly
   return [{ kind: "text", text: [`${label}: ${text}.`] }];
 }
 
+function unexaminedText(about: readonly Topic[]): string {
+  return about.length === topics.length ? "Not examined." : `Not examined for ${about.join(", ")}.`;
+}
+
 function changeText(change: ReviewedChange): Text {
   const { action, address, title, forcedBy, reason, impact, movedFrom, imported } = change;
   return [
     { strong: actionWord(action) },
     " ",
-    ...(title === address ? [] : [{ code: title }, " "]),
-    "(",
-    { code: address },
+    ...(title === address ? [{ code: title }] : [{ code: title }, " (", { code: address }, ")"]),
     ...(change.deposed === undefined ? [] : [", deposed ", { code: change.deposed }]),
-    ")",
     ...(change.createBeforeDestroy && !change.isStep ? [", create before destroy"] : []),
     ...(movedFrom === undefined ? [] : [", moved from ", { code: movedFrom }]),
     ...(imported ? [", imported"] : []),
     ...(impact === undefined ? [] : [`: ${impact.text}`]),
     ...(change.unexamined === undefined
       ? []
-      : [{ break: true as const }, `Not examined for ${change.unexamined.join(", ")}.`]),
+      : [{ break: true as const }, unexaminedText(change.unexamined)]),
     ...(reason === undefined ? [] : [{ break: true as const }, reason]),
     ...(forcedBy.length === 0
       ? []

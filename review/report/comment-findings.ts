@@ -131,7 +131,7 @@ function ruleGaps(stacks: readonly StackReview[]): readonly Text[] {
   return gapTexts(
     all,
     undefined,
-    (count) => `${count === 1 ? "is" : "are"} not covered by the rules`,
+    (count) => `${count === 1 ? "is" : "are"} covered only by the rules of pack core`,
   ).map((text) => [text]);
 }
 

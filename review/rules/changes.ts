@@ -2,11 +2,16 @@ import { at, isSet, text } from "../facts/values.ts";
 import { environmentBefore, environmentOf } from "../facts/workloads.ts";
 import type { ResourceChange, StackChange } from "../input/change.ts";
 import { isForgotten, isOneShot, withoutKey } from "../input/stack-facts.ts";
+import { holdsData } from "../input/stored-data.ts";
 import { canonical, isObject } from "../input/value-paths.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 
 /** Destroyed or replaced resources of some types; by default unless the whole stack is destroyed. */
-function removed(types: RegExp, { always = false } = {}) {
+export function removed(
+  types: RegExp | ((resource: ResourceChange) => boolean),
+  { always = false } = {},
+) {
+  const matches = types instanceof RegExp ? ({ type }: ResourceChange) => types.test(type) : types;
   return (change: StackChange): readonly ResourceChange[] =>
     !always && isDestroyed(change)
       ? []
@@ -15,7 +20,7 @@ function removed(types: RegExp, { always = false } = {}) {
             (it.action === "delete" || it.action === "replace") &&
             !isForgotten(it) &&
             it.mode === "managed" &&
-            types.test(it.type),
+            matches(it),
         );
 }
 
@@ -27,16 +32,6 @@ function isDestroyed({ resources }: StackChange): boolean {
   const managed = resources.filter(({ mode }) => mode === "managed");
   return managed.length > 0 && managed.every(({ action }) => action === "delete");
 }
-
-/** Types of AWS, Google Cloud, Azure and others whose objects hold data, keys or names that an apply cannot recreate. */
-const dataTypes = new RegExp(
-  `^(${[
-    "aws_(db_(cluster_)?instance|rds_(global_)?cluster|dynamodb_table|s3_bucket|s3_directory_bucket|efs_file_system|fsx_.+_(file_system|volume)|ebs_volume|(redshift|docdb|neptune|memorydb|msk|elasticache)_cluster|elasticache_replication_group|(opensearch|elasticsearch)_domain|kinesis_stream|sqs_queue|kms_key|secretsmanager_secret|backup_vault|ecr_repository|cognito_user_pool|route53_zone|timestreamwrite_.+)",
-    "google_(sql_database(_instance)?|storage_bucket|bigquery_(dataset|table)|bigtable_(instance|table)|spanner_(instance|database)|compute_(region_)?disk|filestore_instance|firestore_database|alloydb_(cluster|instance)|redis_instance|kms_(key_ring|crypto_key)|secret_manager_secret|artifact_registry_repository|dns_managed_zone)",
-    "azurerm_(storage_(account|container|share|queue|table)|managed_disk|(mssql|mysql|postgresql|mariadb).*_(server|database)|cosmosdb_.+|key_vault(_key|_secret)?|redis_cache|container_registry|dns_zone)",
-    "digitalocean_(database_cluster|database_db|spaces_bucket|volume)|hcloud_volume|linode_volume|mongodbatlas_(advanced_)?cluster",
-  ].join("|")})$`,
-);
 
 export const changeRules: readonly ReviewRule[] = [
   rule({
@@ -84,7 +79,7 @@ export const changeRules: readonly ReviewRule[] = [
     severity: "error",
     fix: "keep the resource (a moved block if it was renamed, prevent_destroy), or back up its data and add a waiver",
     find: each(
-      removed(dataTypes, { always: true }),
+      removed(holdsData, { always: true }),
       ({ type, name, action }) => `the ${type} ${name} is ${removalText(action)}, with its data`,
     ),
   }),

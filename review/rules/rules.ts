@@ -1,6 +1,7 @@
 import type { RulePack } from "../../contract/rule-packs.ts";
 import type { Severity } from "../input/change.ts";
 import { changeRules } from "./changes.ts";
+import { cloudRules } from "./cloud.ts";
 import { containerRules } from "./containers.ts";
 import { exposureRules } from "./exposure.ts";
 import { gpuRules } from "./gpus.ts";
@@ -31,6 +32,7 @@ export const ruleSections: readonly RuleSection[] = [
   { title: "GPUs", rules: gpuRules, packs: ["triton"] },
   { title: "Health, start and stop", rules: healthRules, packs: ["kubernetes"] },
   { title: "Kubernetes", rules: kubernetesRules, packs: ["kubernetes"] },
+  { title: "Cloud resources", rules: cloudRules, packs: ["core"] },
   { title: "State and providers", rules: stateRules, packs: ["core"] },
   { title: "The change itself", rules: changeRules, packs: ["core"] },
 ];

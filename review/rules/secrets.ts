@@ -39,6 +39,9 @@ function* literalSecretData(change: StackChange): Generator<RuleMatch> {
   }
 }
 
+/** Variables for the key of an object in a bucket. */
+const objectKeys = /(^|_)(s3|object|state)_key$/i;
+
 /** Readable secrets. Findings never contain values. */
 export const secretRules: readonly ReviewRule[] = [
   rule({
@@ -108,7 +111,7 @@ export const secretRules: readonly ReviewRule[] = [
       if (!isObject(variables)) return;
       for (const [name, body] of Object.entries(variables)) {
         const [variable] = blocks(body);
-        if (variable === undefined || !isSecretName(name)) continue;
+        if (variable === undefined || !isSecretName(name) || objectKeys.test(name)) continue;
         const isHidden = variable.sensitive === true || variable.ephemeral === true;
         if (!isHidden) yield { message: `variable ${name} must be sensitive` };
         if (isSet(variable.default) && variable.default !== "") {
