@@ -176,8 +176,8 @@ function unknownIn(program: Command, words: readonly string[]): readonly string[
       if (!known && option !== "--help" && option !== "--") unknown.push(option);
     } else if (command.commands.length > 0 && /^[a-z0-9-]+$/.test(word)) {
       const sub = command.commands.find((candidate) => candidate.name() === word);
-      if (sub === undefined) unknown.push(word);
-      else command = sub;
+      if (sub !== undefined) command = sub;
+      else if (command.registeredArguments.length === 0) unknown.push(word);
     }
   }
   return unknown;

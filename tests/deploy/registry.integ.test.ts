@@ -1,6 +1,6 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
@@ -15,6 +15,7 @@ const image = "local/clipstack-embed:test";
 const [user, password] = ["team", "s3cret-word"] as const;
 const htpasswd = `${user}:$2y$05$azDFvV5wsLOMUiTzB01KAumut4auUa6BGLdmF0/c3EzNDkxNv/vwa`;
 
+const { CLIPSTACK_BUILDX: buildx } = process.env;
 const { docker, missing: noDocker } = await testDocker();
 const missing = await (async () => {
   if (noDocker !== "") return noDocker;
@@ -36,6 +37,15 @@ describe.skipIf(missing !== "")(
     let port: number;
     let project: TestProject;
     const config = () => join(folder, "docker");
+    const withoutCredentials = async <T>(work: () => Promise<T>): Promise<T> => {
+      const kept = await readFile(join(config(), "config.json"));
+      await writeFile(join(config(), "config.json"), "{}");
+      try {
+        return await work();
+      } finally {
+        await writeFile(join(config(), "config.json"), kept);
+      }
+    };
 
     beforeAll(async () => {
       folder = await mkdtemp(join(tmpdir(), "clipstack-registry-"));
@@ -55,6 +65,10 @@ describe.skipIf(missing !== "")(
       );
       registry = spawn("docker-registry", ["serve", file], { stdio: "ignore" });
       await vi.waitFor(() => fetch(`http://${address}/v2/`), { timeout: 30_000 });
+      if (buildx !== undefined) {
+        await mkdir(join(config(), "cli-plugins"), { recursive: true });
+        await symlink(buildx, join(config(), "cli-plugins/docker-buildx"));
+      }
       const cli = (args: readonly string[], input?: string) =>
         succeed("docker", ["--config", config(), "--host", docker.endpoint, ...args], { input });
       await cli(["login", "--username", user, "--password-stdin", address], password);
@@ -88,15 +102,51 @@ describe.skipIf(missing !== "")(
       });
     });
 
+    describe.skipIf(buildx === undefined)("images pin (skipped without CLIPSTACK_BUILDX)", () => {
+      const file = () => join(project.folder, "environments/single-gpu.yaml");
+      const pin = (...args: readonly string[]) =>
+        project.clipstack("images", "pin", "single-gpu", ...args);
+
+      test.each([
+        [() => name, ["--platform", "linux/s390x"], "must have the platform linux/s390x, has "],
+        [() => `${address}/team/embed:2`, [], "the registry has no such image or tag"],
+        [() => "127.0.0.1:1/embed:1", [], "the registry cannot be read: dial tcp 127.0.0.1:1: "],
+      ])("fails with one line, and keeps the file: %s", async (image, args, problem) => {
+        const kept = await readFile(file(), "utf8");
+        const other = kept.replace(name, image());
+        await writeFile(file(), other);
+        const { code, output } = await pin(...args);
+        const left = await readFile(file(), "utf8");
+        await writeFile(file(), kept);
+        expect(output).toContain(`single-gpu: ${image()}: ${problem}`);
+        expect([code, left]).toEqual([1, other]);
+      });
+
+      test("fails without the credentials of docker login", async () => {
+        const { code, output } = await withoutCredentials(() => pin());
+        expect([code, output]).toEqual([1, expect.stringContaining("docker login")]);
+      });
+
+      test("writes the digest behind the tag, once", async () => {
+        const kept = await readFile(file(), "utf8");
+        expect(await pin()).toMatchObject({ code: 0 });
+        const pinned = await readFile(file(), "utf8");
+        expect(pinned).toMatch(new RegExp(`image: ${name}@sha256:[0-9a-f]{64}\n`));
+        expect(pinned.replace(/@sha256:\w+/, "")).toBe(kept);
+        expect(await pin()).toMatchObject({
+          code: 0,
+          stdout: "single-gpu: every image that is pulled has a digest\n",
+        });
+        expect(await readFile(file(), "utf8")).toBe(pinned);
+      });
+    });
+
     test("a deployment without credentials stops", async () => {
-      const kept = await readFile(join(config(), "config.json"));
-      await writeFile(join(config(), "config.json"), "{}");
-      const { code, output } = await project.deploy("single-gpu");
+      const { code, output } = await withoutCredentials(() => project.deploy("single-gpu"));
       expect([code === 0, output]).toEqual([
         false,
         expect.stringMatching(new RegExp(`${address}|credentials|authentication`)),
       ]);
-      await writeFile(join(config(), "config.json"), kept);
     });
 
     test("the host pulls with the credentials of docker login, which the state does not contain", async () => {
