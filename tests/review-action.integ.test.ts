@@ -177,6 +177,13 @@ test("a dangerous change fails, with a comment that a harmless change updates", 
   ]);
 });
 
+test("reviews a plan with configurations of Triton", async () => {
+  const plan = join(root, "review/input/plans/image-changed.plan.json");
+  await commit({ "plan.json": await readFile(plan, "utf8") });
+  const { outputs, log } = await action({ plan: "plan.json" });
+  expect(outputs, log).toMatchObject({ verdict: "attention", replace: "7" });
+});
+
 test("a pull request changes neither the reviewer nor its rules", async () => {
   await commit({
     "plan.json": dangerous,

@@ -25,6 +25,9 @@ const { metafile } = await build({
     js: 'import { createRequire as requireFrom } from "node:module"; const require = requireFrom(import.meta.url); const __filename = import.meta.filename; const __dirname = import.meta.dirname;',
   },
 });
+// read beside the program, for plans with configurations of Triton
+const proto = "proto/model_config.proto";
+cpSync(join(root, "client/triton", proto), join(dist, "lib/bin", proto));
 const packages = new Set(
   Object.keys(metafile.inputs).flatMap(
     (path) => /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1] ?? [],
