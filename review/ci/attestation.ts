@@ -1,6 +1,7 @@
 import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
 import { z } from "zod";
 import { sha256 } from "../../contract/fingerprint.ts";
+import { parseAs, parseJson } from "../../contract/parse.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { Review } from "../changes/stack-review.ts";
 import { fingerprintOf, rejectionReasons } from "../input/fingerprint.ts";
@@ -53,14 +54,22 @@ export function attestationProblems(
   plans: readonly ReadPlan[],
   key: string,
 ): readonly string[] {
-  const { payload, signatures } = parsed(envelope, text, "a DSSE envelope");
+  const { payload, signatures } = parseAs(
+    envelope,
+    parseJson(text, "--attestation"),
+    "--attestation",
+  );
   const bytes = Buffer.from(payload, "base64");
   const publicKey = ed25519(key, createPublicKey);
   const isSigned = signatures.some(({ sig }) =>
     verify(null, signedBytes(bytes), publicKey, Buffer.from(sig, "base64")),
   );
   if (!isSigned) return ["the signature of the attestation is not of this key"];
-  const { subject, predicate } = parsed(statement, bytes.toString(), "the statement of a review");
+  const { subject, predicate } = parseAs(
+    statement,
+    parseJson(bytes.toString(), "--attestation: payload"),
+    "--attestation: payload",
+  );
   const names = plans.map(({ change }) => change.stack);
   return [
     ...(predicate.verdict === "blocked" ? ["the reviewed change is blocked"] : []),
@@ -98,17 +107,4 @@ function ed25519(pem: string, create: (pem: string) => KeyObject): KeyObject {
     );
   }
   return key;
-}
-
-function parsed<T>(schema: z.ZodType<T>, text: string, noun: string): T {
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch {
-    // reported below
-  }
-  const result = schema.safeParse(json);
-  if (!result.success)
-    throw new UserError(`--attestation must be ${noun}, as 'clipstack review attest' writes it`);
-  return result.data;
 }

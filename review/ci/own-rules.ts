@@ -1,8 +1,10 @@
 import { pathToFileURL } from "node:url";
 import { z } from "zod";
+import { parseAs } from "../../contract/parse.ts";
 import { ownRuleId } from "../../contract/rule-packs.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
 import { type StackChange, severities } from "../input/change.ts";
+import { scrubber, secretTexts } from "../input/secret-texts.ts";
 import type { ReviewRule } from "../rules/rule.ts";
 
 const line = z.string().regex(/^[^\n]{1,400}$/, "must be one line of at most 400 characters");
@@ -16,41 +18,40 @@ const ownRule = z.strictObject({
   }),
 });
 
-const matches = z.array(
-  z.strictObject({ address: z.string().optional(), message: line, fix: line.optional() }),
-);
+const result = z.object({
+  result: z.array(
+    z.strictObject({ address: z.string().optional(), message: line, fix: line.optional() }),
+  ),
+});
 
 /** Loads the rules of a module, whose default export is a list of rules. */
 export async function ownRules(file: string): Promise<readonly ReviewRule[]> {
-  let module: { readonly default?: unknown };
+  let module: object;
   try {
     module = await import(pathToFileURL(file).href);
   } catch (error) {
     throw new UserError(`${file}: cannot be loaded (${firstLine(error)})`);
   }
-  const list = parsed(z.array(ownRule), module.default, `${file}: the default export`);
+  const { default: list } = parseAs(z.object({ default: z.array(ownRule) }), { ...module }, file);
   return list.map((rule) => ({
     ...rule,
     find: (change) => {
-      let found: unknown;
       try {
-        found = rule.find(change);
+        const found = rule.find(change);
+        if (found instanceof Promise) {
+          found.catch(() => undefined);
+          throw new UserError("find must not be asynchronous, got a Promise");
+        }
+        return parseAs(result, { result: found }, "find").result.map((match) => ({
+          fix: rule.fix,
+          ...match,
+        }));
       } catch (error) {
-        throw new UserError(`${file}: ${rule.id} failed (${firstLine(error)})`);
+        const text = `${file}: ${rule.id}: ${firstLine(error)}`;
+        throw new UserError(scrubber(secretTexts([change]))(text));
       }
-      return parsed(matches, found, `${file}: the result of ${rule.id}`).map((match) => ({
-        fix: rule.fix,
-        ...match,
-      }));
     },
   }));
-}
-
-function parsed<T>(schema: z.ZodType<T>, value: unknown, name: string): T {
-  const result = schema.safeParse(value);
-  if (result.success) return result.data;
-  const [issue] = result.error.issues;
-  throw new UserError(`${[name, ...(issue?.path ?? [])].join(".")}: ${issue?.message}`);
 }
 
 function firstLine(error: unknown): string {

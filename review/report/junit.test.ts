@@ -22,7 +22,9 @@ test("new findings fail, notes and waived and existing ones are skipped, and the
     finding({ message: "four", waived: "until May" }),
     finding({ message: "five", existing: true }),
   );
-  expect(report[2]).toBe('<testsuite name="a" tests="5" failures="2" skipped="3">');
+  expect(report[2]).toBe(
+    '<testsuite id="0" name="a" tests="5" failures="2" errors="0" skipped="3" package="clipstack-review" hostname="localhost" timestamp="1970-01-01T00:00:00" time="0">',
+  );
   const outcomes = report.flatMap(
     (it) => /<(failure|skipped) .*message="([^"]*)"/.exec(it)?.slice(1, 3).join(" ") ?? [],
   );
@@ -37,13 +39,17 @@ test("new findings fail, notes and waived and existing ones are skipped, and the
 
 test("the reasons of a blocked verdict are lines of their own", () => {
   const report = lines(finding({}));
-  const start = report.indexOf('<testcase name="verdict"><failure message="blocked">blocked');
+  const start = report.indexOf(
+    '<testcase classname="verdict" name="verdict" time="0"><failure type="error" message="blocked">blocked',
+  );
   expect(start).toBeGreaterThan(0);
   expect(report[start + 1]).toMatch(/^a: /);
 });
 
 test("texts that XML cannot contain are escaped or replaced", () => {
-  const [, , , testCase] = lines(finding({ address: 'a["<&"]', message: "x\u0000\uFFFE\uD800y" }));
+  const [, , , , testCase] = lines(
+    finding({ address: 'a["<&"]', message: "x\u0000\uFFFE\uD800y" }),
+  );
   expect(testCase).toContain('name="a[&quot;&lt;&amp;&quot;]"');
   expect(testCase).toContain('message="x y"');
 });

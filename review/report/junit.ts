@@ -2,22 +2,39 @@ import type { Review } from "../changes/stack-review.ts";
 import type { RuleFinding } from "../input/change.ts";
 import { escapeHtml } from "./comment-html.ts";
 
-/** Renders the findings as JUnit XML: new errors and warnings fail, waived and existing ones and notes are skipped. */
+/**
+ * Renders the findings as JUnit XML: new errors and warnings fail, waived and existing ones and notes are skipped. It has what the
+ * schemas of Ant and Jenkins require; times are zero because the report is deterministic.
+ */
 export function junitReport({ verdict, stacks }: Review): string {
-  const suites = stacks.map(({ stack, findings }) => {
-    const cases = findings.map((finding) => testCase(stack, finding));
-    const failures = findings.filter((it) => skipReason(it) === undefined).length;
-    const counts = `tests="${cases.length}" failures="${failures}" skipped="${cases.length - failures}"`;
-    return [`<testsuite name="${attribute(stack)}" ${counts}>`, ...cases, "</testsuite>"];
-  });
-  const text = [verdict.level, ...verdict.reasons].join("\n");
-  const summary = `<testsuite name="verdict" tests="1" failures="${verdict.level === "blocked" ? 1 : 0}">`;
-  const verdictCase =
-    verdict.level === "blocked"
-      ? `<testcase name="verdict"><failure message="blocked">${attribute(text)}</failure></testcase>`
-      : `<testcase name="verdict"><system-out>${attribute(text)}</system-out></testcase>`;
-  const lines = [...suites.flat(), summary, verdictCase, "</testsuite>"];
+  const suites = stacks.map(({ stack, findings }) => ({
+    name: stack,
+    cases: findings.map((finding) => testCase(stack, finding)),
+  }));
+  const isBlocked = verdict.level === "blocked";
+  const text = attribute([verdict.level, ...verdict.reasons].join("\n"));
+  const failure = isBlocked ? `<failure type="error" message="blocked">${text}</failure>` : "";
+  const verdictCase = `<testcase classname="verdict" name="verdict" time="0">${failure}</testcase>`;
+  const lines = [
+    ...suites.flatMap(({ name, cases }, id) => suite(id, name, cases)),
+    ...suite(suites.length, "verdict", [verdictCase], isBlocked ? "" : text),
+  ];
   return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n${lines.join("\n")}\n</testsuites>\n`;
+}
+
+function suite(id: number, name: string, cases: readonly string[], output = ""): readonly string[] {
+  const count = (element: string) => cases.filter((it) => it.includes(`<${element}`)).length;
+  const counts = `tests="${cases.length}" failures="${count("failure")}" errors="0" skipped="${count("skipped")}"`;
+  const constants =
+    'package="clipstack-review" hostname="localhost" timestamp="1970-01-01T00:00:00" time="0"';
+  return [
+    `<testsuite id="${id}" name="${attribute(name)}" ${counts} ${constants}>`,
+    "<properties/>",
+    ...cases,
+    `<system-out>${output}</system-out>`,
+    "<system-err/>",
+    "</testsuite>",
+  ];
 }
 
 function testCase(stack: string, finding: RuleFinding): string {
@@ -27,7 +44,7 @@ function testCase(stack: string, finding: RuleFinding): string {
     skipped === undefined
       ? `<failure type="${severity}" message="${attribute(message)}">Fix: ${attribute(fix)}</failure>`
       : `<skipped message="${attribute(`${skipped}: ${message}`)}"/>`;
-  return `<testcase classname="${rule}" name="${attribute(address ?? stack)}">${content}</testcase>`;
+  return `<testcase classname="${rule}" name="${attribute(address ?? stack)}" time="0">${content}</testcase>`;
 }
 
 function skipReason({ waived, existing, severity }: RuleFinding): string | undefined {

@@ -1,13 +1,14 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import ruleIds from "../../contract/rule-ids.json" with { type: "json" };
+import { rulePacks } from "../../contract/rule-packs.ts";
 import { shippedEnvironments } from "../../stacks/settings/environment-files.ts";
 import { changeOfPlan } from "../input/plan-json.ts";
 import { plannedChange } from "../test-plans.ts";
 import { rulePage } from "../test-rule-pages.ts";
 import { changeOf, withPlanBlocks } from "../test-stacks.ts";
 import { findingsOfChange, waiverIds } from "./findings.ts";
-import { packsOfRules, ruleSections, rules } from "./rules.ts";
+import { otherPacks, packsOfRules, ruleSections, rules } from "./rules.ts";
 
 const described = ruleSections.flatMap(({ title: pack, rules }) =>
   rules.map((rule) => [rule.id, { rule, pack, page: rulePage(rule.id) }] as const),
@@ -229,6 +230,19 @@ test.each([
     .filter(({ severity }) => severity !== "note")
     .flatMap((rule) => rule.find(change).map(() => rule.id));
   expect(found).toEqual(expected);
+});
+
+test("the packs of single rules name rules, each once, and differ from the packs of their section", () => {
+  const listed = Object.entries(otherPacks).flatMap(([packs, ids]) =>
+    ids.split(" ").map((id) => [id, packs] as const),
+  );
+  expect(new Set(listed.map(([id]) => id)).size).toBe(listed.length);
+  for (const [id, packs] of listed) {
+    const section = ruleSections.find((it) => it.rules.some((rule) => rule.id === id));
+    expect(section?.packs.join(" "), id).toMatch(/^./);
+    expect(section?.packs.join(" "), id).not.toBe(packs);
+    expect(rulePacks).toEqual(expect.arrayContaining(packs.split(" ")));
+  }
 });
 
 test("every rule has a page and a row in the overview, and every page a rule", () => {

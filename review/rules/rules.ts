@@ -38,7 +38,7 @@ export const ruleSections: readonly RuleSection[] = [
 ];
 
 /** Rules that belong to other packs than their section, by packs separated by spaces. */
-const otherPacks: Readonly<Record<string, string>> = {
+export const otherPacks: Readonly<Record<string, string>> = {
   docker:
     "image-kept docker-endpoint-plain port-conflict container-restart container-log-limit gpu-request-agrees gpu-identifiers-mixed health-check health-check-readiness start-period",
   kubernetes: "image-local-never-pulled node-port-mapped namespace-lost",
