@@ -188,6 +188,11 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "npm start", tests: [".ci/run"], words: ["npm start"] },
   { command: "npx tsx stacks/main.ts", tests: ["stacks/main.test.ts"], words: ["main.ts"] },
   { command: "npm test", tests: [".ci/run"], words: ["npm run --silent test"] },
+  {
+    command: "npm run docs:build",
+    tests: ["docs/site.integ.test.ts"],
+    words: ["docs:build"],
+  },
   { command: "npm run render", tests: ["tools/render.test.ts"], words: ["render("] },
   { command: "npm run review", tests: reviewTests, words: ["review-base", "--base"] },
   {
@@ -266,9 +271,9 @@ export const commandsTested: readonly TestedCommand[] = [
     words: ["/embed/text", '"application/json"'],
   },
   {
-    command: "curl $OPENAI_BASE_URL/embeddings",
-    tests: ["tests/openai.integ.test.ts"],
-    words: ['sampleOf("sh", "curl")'],
+    command: "curl --fail-with-body",
+    tests: ["tests/clients.integ.test.ts"],
+    words: ['sampleOf("sh", "--retry")'],
   },
   // images and the chart
   { command: "docker buildx bake", tests: imageTests, words: ["bake"] },

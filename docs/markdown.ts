@@ -60,7 +60,8 @@ export function readPage(text: string): Page {
   return { blocks, links, spans, anchors };
 }
 
-function anchorOf(heading: string): string {
+/** Anchor of a heading, as GitHub generates it. */
+export function anchorOf(heading: string): string {
   return heading
     .replace(/^#+ /, "")
     .toLowerCase()
