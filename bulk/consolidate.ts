@@ -1,8 +1,9 @@
 import { type Data, type FixedSizeList, type Float32, type RecordBatch, Table } from "apache-arrow";
 import { UserError } from "../contract/user-error.ts";
-import { doneShards, keys, readJob } from "./job/job.ts";
+import { doneShards, jobModel, keys, readJob, readJson } from "./job/job.ts";
+import { foreignParts, openPart } from "./job/open-part.ts";
 import type { Store } from "./store/store.ts";
-import { parquetBytes, parquetTable } from "./table/arrow-parquet.ts";
+import { parquetBytes } from "./table/arrow-parquet.ts";
 import { npyBytes } from "./table/npy.ts";
 
 export const tableFormats = ["parquet", "npy"] as const;
@@ -24,7 +25,7 @@ export interface ConsolidateOptions {
 /**
  * Writes the table of a job as few large files, with one of them in memory.
  *
- * @throws {UserError} if the job is not done
+ * @throws {UserError} if the job is not done, or a part is damaged or of another job
  */
 export async function consolidate({
   store,
@@ -39,6 +40,14 @@ export async function consolidate({
       `${store.address}: all ${job.shards.length} shards must be done, got ${done.size}; run the job first`,
     );
   }
+  const fingerprint = (await readJson(store, keys.model, jobModel))?.fingerprint;
+  const requireNone = ([problem]: readonly string[]) => {
+    if (problem === undefined) return;
+    throw new Error(
+      `${store.address}/${problem}; 'npx clipstack bulk verify ${store.address}' lists all problems`,
+    );
+  };
+  requireNone(await foreignParts(store, job));
   let batches: RecordBatch[] = [];
   let [rows, files, pending] = [0, 0, 0];
   // digits so that names sort as numbers do
@@ -48,8 +57,9 @@ export async function consolidate({
     [batches, pending, files] = [[], 0, files + 1];
   };
   for (let shard = 0; shard < job.shards.length; shard++) {
-    const table = parquetTable(await store.read(keys.part(shard)));
-    if (table.numRows === 0) continue;
+    const { table, problems } = await openPart(store, job, shard, fingerprint);
+    requireNone(problems);
+    if (table === undefined || table.numRows === 0) continue;
     batches.push(...table.batches);
     rows += table.numRows;
     pending += table.numRows;

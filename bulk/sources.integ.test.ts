@@ -128,7 +128,7 @@ test("verification finds parts of other shards, changed files and missing shards
   expect(findings.at(-1)).toBe("11 more");
   await writeFile(join(folder, "model.json"), JSON.stringify({ schema: 1, fingerprint: "other" }));
   const other = await verifyJob(await tinyWorker(folder), 1);
-  expect(other.findings[0]).toMatch(
+  expect(other.findings[1]).toMatch(
     /^parts\/000000\.parquet: must have the fingerprint other, got /,
   );
 });
@@ -156,6 +156,25 @@ test("consolidates parts into few files, as Parquet and as NumPy files with meta
   expect(values.subarray(width, 2 * width)).toEqual(expected[21]!.embedding);
   const metadata = parquetTable(await target.read("metadata/metadata_1.parquet"));
   expect(metadata.getChild("uri")?.get(1)).toBe(expected[21]!.uri);
+});
+
+test("fails to consolidate parts that are damaged or of another job, and names them", async () => {
+  const folder = await ranJob(photos);
+  const [store, target] = [await openStore(folder), await openStore(await temporaryFolder())];
+  const outcome = () => consolidate({ store, target, format: "parquet", rowsPerFile: 15 });
+  const part = join(folder, "parts/000001.parquet");
+  const content = await readFile(part);
+  await writeFile(part, content.subarray(0, -100));
+  await expect(outcome()).rejects.toThrow(
+    `${part}: must have ${content.length} bytes, got ${content.length - 100}; 'npx clipstack bulk verify ${folder}' lists`,
+  );
+  await writeFile(part, Buffer.alloc(content.length));
+  await expect(outcome()).rejects.toThrow(`${part}: must be a Parquet file: `);
+  await writeFile(part, content);
+  await copyFile(part, join(folder, "parts/000009.parquet"));
+  await expect(outcome()).rejects.toThrow(
+    `${folder}/parts/000009.parquet: must be of a shard of the job, which has 4; `,
+  );
 });
 
 test("fails to consolidate a job that is not done", async () => {

@@ -6,12 +6,12 @@ import {
   readJob,
   readJson,
   readManifest,
-  shardRecord,
 } from "./job/job.ts";
+import { foreignParts, openPart } from "./job/open-part.ts";
 import { openSourceReader } from "./job/source.ts";
 import { openStore } from "./store/open-store.ts";
 import { type Store, StoreError } from "./store/store.ts";
-import { type EmbeddedImage, readFailures, readPart } from "./table/part.ts";
+import { type EmbeddedImage, readFailures, rowsOf } from "./table/part.ts";
 import { openPipeline } from "./work/open-pipeline.ts";
 import type { ImageProblem, ImageResult } from "./work/pipeline.ts";
 import type { BulkEnv } from "./work/settings.ts";
@@ -42,7 +42,7 @@ const maxFindings = 20;
 export async function verifyJob(env: BulkEnv, samples: number): Promise<Verification> {
   const store = await openStore(env.BULK_JOB, env.BULK_PATIENCE_SECONDS);
   const job = await readJob(store);
-  const findings: string[] = [];
+  const findings = [...(await foreignParts(store, job))];
   const sample: EmbeddedImage[] = [];
   const seen = new Set<string>();
   const totals = { rows: 0, failures: 0 };
@@ -85,26 +85,19 @@ async function readShard(
   fingerprint: string | undefined,
   seen: Set<string>,
 ) {
-  const problems: string[] = [];
-  const [manifest, content, record] = await Promise.all([
+  const [manifest, part] = await Promise.all([
     readManifest(store, job, shard),
-    store.read(keys.part(shard)),
-    readJson(store, keys.record(shard, job.shards[shard]!.hash), shardRecord),
+    openPart(store, job, shard, fingerprint),
   ]);
-  const part = readPart(content);
+  const problems = [...part.problems];
+  const rows = part.table === undefined ? [] : rowsOf(part.table);
   const failures = await store.read(keys.errors(shard)).then(readFailures, (error: unknown) => {
     if (error instanceof StoreError && error.code === "missing") return [];
     throw error;
   });
   const key = keys.part(shard);
-  if (part.fingerprint !== fingerprint) {
-    problems.push(`${key}: must have the fingerprint ${fingerprint}, got ${part.fingerprint}`);
-  }
-  if (content.length !== record?.partBytes) {
-    problems.push(`${key}: must have ${record?.partBytes} bytes, got ${content.length}`);
-  }
   const found = new Map<string, number>();
-  for (const { uri } of [...part.rows, ...failures]) {
+  for (const { uri } of [...rows, ...failures]) {
     if (seen.has(uri)) problems.push(`${key}: ${uri} is in the table or the errors twice`);
     seen.add(uri);
     const entry = uri.replace(/(\.tar)#.*$/is, "$1");
@@ -115,13 +108,13 @@ async function readShard(
       problems.push(`${key}: ${uri} is neither in the table nor in the errors`);
   }
   for (const uri of found.keys()) problems.push(`${key}: ${uri} is not in the manifest`);
-  for (const { uri, embedding } of part.rows) {
+  for (const { uri, embedding } of rows) {
     const norm = Math.hypot(...embedding);
     if (!(Math.abs(norm - 1) < 0.01)) {
       problems.push(`${key}: the embedding of ${uri} must have norm 1, got ${norm}`);
     }
   }
-  return { rows: part.rows, failures: failures.length, problems };
+  return { rows, failures: failures.length, problems };
 }
 
 /** @returns Cosines of the rows whose file is unchanged. */

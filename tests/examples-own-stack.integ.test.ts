@@ -235,7 +235,7 @@ test("photo-dedupe scans, embeds and groups photos with the packed client and co
     succeed(process.execPath, ["clipstack-dedupe.mjs", ...args], { cwd });
   expect((await dedupe("scan", "photos")).stdout).toContain("2 photos read");
   expect((await dedupe("embed", "--weights", await tinyModel())).stdout).toMatch(
-    /^1 photos embedded/m,
+    /^1 photo embedded/m,
   );
-  expect((await dedupe("group")).stdout).toContain("1 groups with 2 of 2 photos");
+  expect((await dedupe("group")).stdout).toContain("1 group with 2 of 2 photos");
 });

@@ -65,18 +65,27 @@ test("planning again replaces the manifests of changed shards only, and adds sha
   expect(await filesIn(folder, "manifest")).toHaveLength(4);
 });
 
+test("fails if the job would lie among the images", async () => {
+  await expect(plannedJob(`${source}/`, source)).rejects.toThrow(
+    `${source}: the job must not be the folder of the images; choose another one, such as ${source}-job`,
+  );
+  expect(await filesIn(source)).toHaveLength(5);
+});
+
 test("fails if the folder has a job of another model or source", async () => {
   await plannedJob(source, folder);
   const model = modelCatalogue.get("dinov2-small")!;
   await expect(plannedJob(source, folder, { model })).rejects.toThrow(
     `${folder}: model must be 'openclip-vit-b32', as in the existing job, got '${model.name}'; choose another folder for another job`,
   );
-  await expect(plannedJob(folder, folder)).rejects.toThrow(`source must be '${source}'`);
+  const other = await temporaryFolder();
+  await expect(plannedJob(other, folder)).rejects.toThrow(`source must be '${source}'`);
 });
 
 test("fails if there is no image, and leaves no job", async () => {
-  await expect(plannedJob(folder, folder)).rejects.toThrow(
-    `${folder}: must exist and contain images`,
+  const empty = await temporaryFolder();
+  await expect(plannedJob(empty, folder)).rejects.toThrow(
+    `${empty}: must exist and contain images`,
   );
   await expect(readJob(await openStore(folder))).rejects.toThrow("must contain a job");
 });

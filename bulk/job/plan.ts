@@ -36,10 +36,15 @@ export interface PlanResult {
  * Plans a job, or plans it again: unchanged shards stay, shards with changed or removed images get another manifest, and
  * new images get new shards.
  *
- * @throws {UserError} if the folder has a job of another source, model or type of vectors
+ * @throws {UserError} if the folder is that of the images, or has a job of another source, model or type of vectors
  */
 export async function planJob(options: PlanOptions): Promise<PlanResult> {
   const { store, source, entries, model, vectors, usdPerWorkerHour, run } = options;
+  if (store.address === source.replace(/\/$/, "")) {
+    throw new UserError(
+      `${store.address}: the job must not be the folder of the images; choose another one, such as ${store.address}-job`,
+    );
+  }
   const text = await readText(store, keys.job);
   const before =
     text === undefined ? undefined : parseFile(bulkJob, text, `${store.address}/${keys.job}`);

@@ -149,11 +149,17 @@ export function readPart(content: Uint8Array): {
   readonly rows: readonly EmbeddedImage[];
 } {
   const table = parquetTable(content);
+  return { fingerprint: fingerprintOf(table), rows: rowsOf(table) };
+}
+
+export const fingerprintOf = ({ schema }: Table) => schema.metadata.get(partMetadata.fingerprint);
+
+export function rowsOf(table: Table): readonly EmbeddedImage[] {
   const column = (name: string) => table.getChild(name)!;
   const [uri, etag, sha256, width, height, embedding] = [
     ...["uri", "etag", "sha256", "width", "height", "embedding"],
   ].map(column) as [Vector, Vector, Vector, Vector, Vector, Vector];
-  const rows = Array.from(
+  return Array.from(
     { length: table.numRows },
     (_, row): EmbeddedImage => ({
       uri: uri.get(row),
@@ -164,7 +170,6 @@ export function readPart(content: Uint8Array): {
       embedding: Float32Array.from(embedding.get(row) as Vector<Float32>),
     }),
   );
-  return { fingerprint: table.schema.metadata.get(partMetadata.fingerprint), rows };
 }
 
 /** Returns the Parquet file of the images without an embedding. */

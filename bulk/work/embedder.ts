@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { TritonError } from "../../client/triton/transport.ts";
@@ -10,6 +11,7 @@ import {
 import type { ModelConfig } from "../../contract/model-config.ts";
 import { imageBytes, imageTowerOf } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
+import { trainedWeightsCommand } from "../../contract/models/trained-weights.ts";
 import { modelPath } from "../../contract/repository-files.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
@@ -52,6 +54,12 @@ async function openLocal(spec: ModelSpec, env: BulkEnv): Promise<OpenedBackend> 
   const { path } = await selectModel(file, env.MODEL_PRECISION).catch((cause: Error) => {
     throw new UserError(cause.message, { cause });
   });
+  if (!existsSync(path)) {
+    const command = trainedWeightsCommand(spec) ?? "generate";
+    throw new UserError(
+      `${path}: must exist; write it with 'npx clipstack model ${command} ${spec.name}', or select a file with --weights or BULK_MODEL_FILE`,
+    );
+  }
   const local = await openLocalEmbedder({
     spec,
     modelPath: path,

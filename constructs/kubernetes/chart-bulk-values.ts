@@ -42,7 +42,9 @@ export const bulk = z
     keepSeconds: integer(0, 2_592_000)
       .default(86_400)
       .describe("Time after which a finished Job is removed with its logs, in seconds."),
-    cores: integer(1, 256).default(1).describe("Cores of a worker: requests and limits."),
+    cores: integer(1, 256)
+      .default(1)
+      .describe("Cores of a worker, a whole number: requests and limits."),
     memoryMiB: integer(64, 1_048_576)
       .default(384)
       .describe("Memory of a worker for images, `BULK_MEMORY_MIB`."),

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -43,9 +43,13 @@ test("lists its commands", async () => {
 test("fails with exit code 2 and one line on wrong usage", async () => {
   const file = emptyDatabase();
   const text = join(temporaryFolder(), "text");
+  const missing = join(temporaryFolder(), "index");
   writeFileSync(text, "no folder");
   for (const [args, line] of [
-    [["scan", "/nowhere"], "clipstack-dedupe: folder '/nowhere': no such file or directory"],
+    [
+      ["scan", "/nowhere", "--index", missing],
+      "clipstack-dedupe: folder '/nowhere': no such file or directory",
+    ],
     [["scan", text], `clipstack-dedupe: folder '${text}': not a directory`],
     [
       ["group", "--index", "/nowhere"],
@@ -58,6 +62,7 @@ test("fails with exit code 2 and one line on wrong usage", async () => {
     expect(stderr).toContain(line);
     if (stderr.startsWith("clipstack-dedupe")) expect(stderr.trim()).not.toContain("\n");
   }
+  expect(existsSync(missing)).toBe(false);
 });
 
 test("prints no control characters of file names", async () => {

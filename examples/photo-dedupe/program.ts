@@ -2,7 +2,7 @@ import { clientOptionsFromEnv, defaultModel } from "@clipstack/client";
 import { Command, Option } from "commander";
 import { numberIn } from "../search/program.ts";
 import { addQueryOptions, type QueryOptions, queryHelp } from "../search/query-client.ts";
-import { openProgress, printable } from "../search/report.ts";
+import { counted, openProgress, printable } from "../search/report.ts";
 import type { EmbedOptions } from "./embed.ts";
 import type { GroupOptions } from "./group.ts";
 import { linkages } from "./linkage.ts";
@@ -84,16 +84,18 @@ A photo is read again only if its size or time has changed, so a scan can be sto
 scanned into one index.`,
     )
     .action(async (folder: string, args: IndexOption) => {
-      const { scan } = await import("./scan.ts");
+      const { scan, scannedFolder } = await import("./scan.ts");
+      // before an index is created
+      const root = await scannedFolder(folder);
       const { read, unchanged, gone, unreadable, closedFolders } = await withIndex(
         args,
-        (database) => scan(database, { folder, progress: openProgress() }),
+        (database) => scan(database, { folder: root, progress: openProgress() }),
         "create",
       );
       console.log(
-        `${read} photos read, ${unchanged} unchanged, ${gone} gone, ${unreadable} cannot be read`,
+        `${counted(read, "photo")} read, ${unchanged} unchanged, ${gone} gone, ${unreadable} cannot be read`,
       );
-      if (closedFolders > 0) console.log(`${closedFolders} folders cannot be listed`);
+      if (closedFolders > 0) console.log(`${counted(closedFolders, "folder")} cannot be listed`);
     });
 }
 
@@ -131,7 +133,7 @@ Examples:
       );
       const { embedded, failed, imagesPerSecond } = result;
       console.log(
-        `${embedded} photos embedded (${imagesPerSecond.toFixed(1)} images/s), ${failed} cannot be embedded`,
+        `${counted(embedded, "photo")} embedded (${imagesPerSecond.toFixed(1)} images/s), ${failed} cannot be embedded`,
       );
       await printWeights(result);
     });
@@ -180,12 +182,14 @@ function addGroup(program: Command): void {
         for (const paths of groups) console.log(`${paths.map(printable).join("\n")}\n`);
       }
       console.log(
-        `${groups.length} groups with ${groups.flat().length} of ${photos} photos (${how}; ${seconds.toFixed(1)} s)`,
+        `${counted(groups.length, "group")} with ${groups.flat().length} of ${counted(photos, "photo")} (${how}; ${seconds.toFixed(1)} s)`,
       );
       if (args.by === "embedding")
-        console.log(`${compared} photos compared; stored pairs of earlier runs are reused`);
+        console.log(
+          `${counted(compared, "photo")} compared; stored pairs of earlier runs are reused`,
+        );
       if (withoutEmbedding > 0)
-        console.log(`${withoutEmbedding} photos were not compared: they have no embedding yet`);
+        console.log(`${counted(withoutEmbedding, "photo")} without an embedding: not compared`);
       await printWeights(result);
     });
 }

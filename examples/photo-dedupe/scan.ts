@@ -53,7 +53,7 @@ export async function scan(
 }
 
 /** Canonical path of the folder, so that a photo has one path however the folder is named. */
-async function scannedFolder(folder: string): Promise<string> {
+export async function scannedFolder(folder: string): Promise<string> {
   try {
     const path = await realpath(folder);
     await (await opendir(path)).close();

@@ -47,4 +47,7 @@ export function printable(text: string): string {
   );
 }
 
+/** `1 photo`, `2 photos`. */
+export const counted = (count: number, one: string) => `${count} ${one}${count === 1 ? "" : "s"}`;
+
 export const percent = (share: number) => `${(100 * share).toFixed(1).padStart(5)} %`;

@@ -8,7 +8,7 @@ export async function makeMixedImages(): Promise<readonly Buffer[]> {
     makeLoadImages({ ...loadImages.photo, count: 4 }),
     makeLoadImages({ ...loadImages.camera, count: 2 }),
   ]);
-  const large = () => sharp(cameras[0]).resize(7746, 5164, { fit: "fill" });
+  const large = () => sharp(cameras[0]).resize(7744, 5164, { fit: "fill" });
   const whole = await Promise.all([
     large().jpeg({ quality: 80 }).toBuffer(),
     large().jpeg({ quality: 80, progressive: true }).toBuffer(),
