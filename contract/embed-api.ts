@@ -78,40 +78,106 @@ export const embedResponse = z.object({
 });
 export type EmbedResponse = z.infer<typeof embedResponse>;
 
-/** HTTP status of each `error.code`. */
-export const embedErrorStatus = {
-  /** The request is malformed: no image, wrong JSON, wrong base64. */
-  bad_request: 400,
-  /** The bearer token is missing or wrong. */
-  /** The model has no tower for the modality: images or texts. */
-  unsupported_modality: 400,
-  unauthorized: 401,
-  /** A web page of another origin sent the request to a server without a key. */
-  forbidden: 403,
-  not_found: 404,
-  /** The server does not serve the model. */
-  unknown_model: 404,
-  method_not_allowed: 405,
-  /** The request arrived too slowly. */
-  request_timeout: 408,
-  /** A body, an image's pixels or the number of images is over the limit. */
-  too_large: 413,
-  unsupported_media_type: 415,
-  undecodable_image: 422,
-  /** The queue is full; retry after `Retry-After`. */
-  overloaded: 429,
-  /** The client exceeds the rate of its key; retry after `Retry-After`. */
-  rate_limited: 429,
-  headers_too_large: 431,
-  internal: 500,
-  /** The model returned a vector that cannot be scaled to unit norm: all zeros or not finite. */
-  invalid_embedding: 500,
-  /** The server is draining or its backend is unavailable. */
-  unavailable: 503,
-  /** No result within the caller's `timeout` or the backend's deadline. */
-  timeout: 504,
+/** HTTP status, meaning and remedy of each `error.code`. Rendered to docs/errors.md. */
+export const embedErrors = {
+  bad_request: {
+    status: 400,
+    meaning: "The request is malformed: no image, invalid JSON or base64, a value out of range.",
+    next: "Correct the field that the message names.",
+  },
+  unsupported_modality: {
+    status: 400,
+    meaning: "The model has no tower for images or texts.",
+    next: "Name another model, or serve its other tower (`modalities`).",
+  },
+  unauthorized: {
+    status: 401,
+    meaning: "The bearer token is missing or wrong.",
+    next: "Send `Authorization: Bearer <key>`.",
+  },
+  forbidden: {
+    status: 403,
+    meaning:
+      "Without a key on the loopback interface: `Host` or `Origin` names another address, as when a web page of another origin sends the request.",
+    next: "Give the server a key.",
+  },
+  not_found: { status: 404, meaning: "No route has the path.", next: "Compare it with the API." },
+  unknown_model: {
+    status: 404,
+    meaning: "The server does not serve the model.",
+    next: "Use one that the message lists, or add it to `models`.",
+  },
+  method_not_allowed: {
+    status: 405,
+    meaning: "The route does not accept the method.",
+    next: "Use one of the header `Allow`.",
+  },
+  request_timeout: {
+    status: 408,
+    meaning:
+      "The body arrived slower than 64 KiB/s while other requests were queued, or the headers took longer than 15 s.",
+    next: "Send smaller images or batches over this link.",
+  },
+  too_large: {
+    status: 413,
+    meaning:
+      "Body, pixels of an image, number of images or texts, or length of a text (32768 characters) over the limit.",
+    next: "Send fewer or smaller items; JSON is limited to 16 MiB, a form is not.",
+  },
+  unsupported_media_type: {
+    status: 415,
+    meaning: "The body is not of a supported media type, or an image is no JPEG, PNG or WebP.",
+    next: "Set `Content-Type`, or convert the image.",
+  },
+  undecodable_image: {
+    status: 422,
+    meaning: "The image cannot be decoded, or not within `DECODE_TIMEOUT_MS`.",
+    next: "Leave out the image with the index `image`.",
+  },
+  overloaded: {
+    status: 429,
+    meaning:
+      "`MAX_QUEUE_SIZE` images or `MAX_QUEUE_BYTES` bytes are queued, or three quarters of these bytes by one client address.",
+    next: "Retry after `Retry-After`, which follows from the queue and the recent throughput; add replicas if it lasts.",
+  },
+  rate_limited: {
+    status: 429,
+    meaning: "The client exceeds the rate of its key.",
+    next: "Retry after `Retry-After`, the time until the next request is accepted.",
+  },
+  headers_too_large: {
+    status: 431,
+    meaning: "The headers are over the limit.",
+    next: "Send fewer headers.",
+  },
+  internal: {
+    status: 500,
+    meaning: "Unexpected error.",
+    next: "The log of the server has the reason.",
+  },
+  invalid_embedding: {
+    status: 500,
+    meaning: "The model computed a vector whose norm is zero or not finite.",
+    next: "Run `clipstack model check`; try fp32.",
+  },
+  unavailable: {
+    status: 503,
+    meaning:
+      "The model is loading, the server is stopping, or no Triton server has been healthy for two seconds.",
+    next: "Retry after `Retry-After`; `/readyz` has the reason.",
+  },
+  timeout: {
+    status: 504,
+    meaning: "The deadline of the request has passed.",
+    next: "Raise `timeout`, or send fewer images per request.",
+  },
 } as const;
-export type EmbedErrorCode = keyof typeof embedErrorStatus;
+export type EmbedErrorCode = keyof typeof embedErrors;
+
+/** HTTP status of each `error.code`. */
+export const embedErrorStatus = Object.fromEntries(
+  Object.entries(embedErrors).map(([code, { status }]) => [code, status]),
+) as { readonly [Code in EmbedErrorCode]: (typeof embedErrors)[Code]["status"] };
 
 /** Response with a status other than 2xx. `image` or `text` is the index of the item that caused it. */
 export const embedErrorResponse = z.object({

@@ -12,6 +12,7 @@ import { ruleIdFile } from "../review/rules/rules.ts";
 import { settingsDocs } from "../stacks/settings/settings-docs.ts";
 import { settingsSchemaFiles } from "../stacks/settings/settings-schema.ts";
 import { drillRecordKind } from "../verify/drills/drill-record.ts";
+import { apiDocs } from "./render-api.ts";
 import { chartFiles } from "./render-chart.ts";
 import { gpuDocs } from "./render-gpus.ts";
 import { imageLockFiles } from "./render-image-lock.ts";
@@ -35,6 +36,7 @@ const completeProducers: readonly (() => readonly RenderedFile[])[] = [
   () => [ruleIdFile()],
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [serverVariablesFile()],
+  apiDocs,
   () => [{ path: "docs/gpus.md", text: gpuDocs() }],
   () => [llmsText()],
   () => [{ path: "docs/metrics.md", text: metricDocs() }],

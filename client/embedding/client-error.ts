@@ -1,24 +1,18 @@
-export type ClientErrorCode =
-  /** The service is unreachable or not accepting requests. */
-  | "unavailable"
-  /** No response within the deadline. */
-  | "timeout"
-  /** The service stayed overloaded, or the rate of the key exceeded, until the deadline. */
-  | "overloaded"
-  /** An image cannot be decoded; `image` is its index. */
-  | "image"
-  /** The service rejected the request; a retry will not succeed. */
-  | "rejected"
-  /** The response violates the protocol. */
-  | "protocol"
-  /** The fingerprint of the service is not one that the caller requires (`expect`). */
-  | "fingerprint"
-  /** The local model is missing or failed. */
-  | "model"
-  /** An option or environment variable is invalid, or a package it requires is not installed. */
-  | "settings"
-  /** The client is closed. */
-  | "closed";
+/** Meaning of each `code`. Rendered to docs/errors.md. */
+export const clientErrors = {
+  unavailable: "The service is unreachable or not accepting requests.",
+  timeout: "No response within the deadline.",
+  overloaded: "The service stayed overloaded, or the rate of the key exceeded, until the deadline.",
+  image: "An image cannot be decoded; `image` is its index.",
+  rejected: "The service rejected the request; a retry will not succeed.",
+  protocol: "The response violates the protocol.",
+  fingerprint: "The fingerprint of the service is not one that the caller requires (`expect`).",
+  model: "The local model is missing or failed.",
+  settings:
+    "An option or environment variable is invalid, or a package it requires is not installed.",
+  closed: "The client is closed.",
+} as const;
+export type ClientErrorCode = keyof typeof clientErrors;
 
 /** The only error that the client throws. Branch on `code`, not on the message. */
 export class ClientError extends Error {

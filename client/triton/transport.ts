@@ -1,16 +1,14 @@
 import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
 
-export type TritonErrorCode =
-  /** No response within the deadline. */
-  | "timeout"
-  /** The server is unreachable, not ready or overloaded. */
-  | "unavailable"
-  /** The server rejected the request or the model failed; a retry will not succeed. */
-  | "rejected"
-  /** The response violates the protocol. */
-  | "protocol"
-  /** The caller's `signal` was aborted. */
-  | "cancelled";
+/** Meaning of each `code`. Rendered to docs/errors.md. */
+export const tritonErrors = {
+  timeout: "No response within the deadline.",
+  unavailable: "The server is unreachable, not ready or overloaded.",
+  rejected: "The server rejected the request or the model failed; a retry will not succeed.",
+  protocol: "The response violates the protocol.",
+  cancelled: "The caller's `signal` was aborted.",
+} as const;
+export type TritonErrorCode = keyof typeof tritonErrors;
 
 /** The only error that a {@link Transport} throws. Branch on `code`, not on the message. */
 export class TritonError extends Error {
