@@ -32,6 +32,11 @@ const commands: Readonly<Record<string, CommandEntry>> = {
       "study an environment: cold start, batch, concurrency, queue delay, protocol, memory, scaling, topology",
     register: async (program) => (await import("./commands/sweep.ts")).registerSweep(program),
   },
+  tune: {
+    description:
+      "search the settings with the highest rate within an SLO, and write them into the environment file",
+    register: async (program) => (await import("./commands/tune.ts")).registerTune(program),
+  },
   report: {
     description: "render a saved record of bench, sweep or verify",
     register: async (program) => (await import("./commands/report.ts")).registerReport(program),

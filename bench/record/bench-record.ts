@@ -23,6 +23,7 @@ import {
 import { parseRecordAs, type RecordKind } from "./parse-record.ts";
 import { sloSearch } from "./slo-search.ts";
 import { studyIds, studyResult } from "./study-result.ts";
+import { tuneResult } from "./tune-result.ts";
 
 /**
  * Saved run of `clipstack bench` or `clipstack sweep`. Every report, comparison and calibration is computed from this record
@@ -158,6 +159,8 @@ export const benchRecord = z.strictObject({
   studies: z.array(studyResult),
   /** Searches for the highest rate within an SLO (`--slo`). */
   slo: z.array(sloSearch).optional(),
+  /** Result of `clipstack tune`, whose candidates are the environments of load points and searches. */
+  tune: tuneResult.optional(),
   /** Measurements imported from the output of another program; reported next to the load points, never mixed with them. */
   imported: z.array(
     z.strictObject({

@@ -2,7 +2,9 @@ import { recordText, reportName } from "../../report/save-reports.ts";
 import type { BenchRecord } from "./bench-record.ts";
 
 /** File name of a record without extension, see {@link reportName}. */
-export function benchReportName({ startedAt, studies, subject, loadPoints }: BenchRecord): string {
+export function benchReportName(record: BenchRecord): string {
+  const { startedAt, studies, subject, loadPoints, tune } = record;
+  if (tune !== undefined) return reportName(startedAt, `tune-${tune.environment}`);
   const known = subject.environments.map(({ name }) => name);
   const names =
     known.length > 0 ? known : [...new Set(loadPoints.map((point) => point.environment))];

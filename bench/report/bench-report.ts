@@ -6,6 +6,7 @@ import { sectionsOf } from "./sections.ts";
 import { sloSections } from "./slo-section.ts";
 import { allFacts, headFacts } from "./subject.ts";
 import { inTexts, isOfTexts } from "./text-items.ts";
+import { tuneSection, tuneVerdict } from "./tune-section.ts";
 import { verdictOf } from "./verdict.ts";
 
 /** Report of a benchmark or sweep: recommendations first, then the evidence. */
@@ -16,23 +17,26 @@ export function benchReport(record: BenchRecord): Report {
 function reportOf(record: BenchRecord): Report {
   const verdict = verdictOf(record);
   const warning = warningText(caveatsOf(record));
-  const { passed, studies, failures } = record;
+  const { passed, studies, failures, tune } = record;
   return {
-    title: studies.length > 0 ? "Sweep" : "Bench",
-    verdict: verdict.headline,
+    title: tune !== undefined ? "Tune" : studies.length > 0 ? "Sweep" : "Bench",
+    verdict: tune === undefined ? verdict.headline : tuneVerdict(record, tune),
     tone: !passed ? "bad" : warning === "" ? "good" : "care",
     ...(warning === "" ? {} : { warning }),
     facts: headFacts(record),
     failures: failures.map((text) => ({ text })),
     caveats: caveatsOf(record),
-    summary: [
-      ...(verdict.choices.length === 0
-        ? []
-        : [newSection("choose", "Recommendations", { cards: verdict.choices })]),
-      ...sloSections(record, verdict.sloChoices),
-    ],
+    summary:
+      tune !== undefined
+        ? [tuneSection(record, tune)]
+        : [
+            ...(verdict.choices.length === 0
+              ? []
+              : [newSection("choose", "Recommendations", { cards: verdict.choices })]),
+            ...sloSections(record, verdict.sloChoices),
+          ],
     sections: sectionsOf(record).map((section) =>
-      section.id === "loads" ? { ...section, terminal: true } : section,
+      section.id === "loads" && tune === undefined ? { ...section, terminal: true } : section,
     ),
     subject: allFacts(record),
   };

@@ -134,8 +134,8 @@ const targetNames = {
 } as const;
 
 /** Names of the environments and the kind of target. */
-export function environmentText({ subject, loadPoints }: BenchRecord): string {
-  const names = subject.environments.map(({ name }) => name);
+export function environmentText({ subject, loadPoints, tune }: BenchRecord): string {
+  const names = tune ? [tune.environment] : subject.environments.map(({ name }) => name);
   const measured = [...new Set(loadPoints.map(({ environment }) => environment))];
   return `${listed(names.length > 0 ? names : measured) || "none"}, ${targetNames[subject.target]}`;
 }

@@ -42,7 +42,7 @@ export interface BenchOptions {
 }
 
 /** Results of a target source that later rounds reuse. */
-interface TargetState {
+export interface TargetState {
   /** Endpoints that passed the parity check of the first round; absent before it. */
   endpointsWithParity?: ReadonlySet<string>;
   /** Load points that could not be measured. */
@@ -81,7 +81,7 @@ export async function runBench(options: BenchOptions): Promise<void> {
         const state = states.get(source);
         if (state === undefined || state.isDone) continue;
         try {
-          await openRound(options, source, round, state, grid);
+          await measureRound(options, source, round, state, grid);
         } catch (error) {
           signal.throwIfAborted();
           // the next source may still be measurable
@@ -99,31 +99,38 @@ export async function runBench(options: BenchOptions): Promise<void> {
   }
 }
 
-async function openRound(
+/**
+ * Opens a source and measures its load points once. The SLO is searched in the last round of the settings and in later ones.
+ *
+ * @param round - Number of the round, from 1; the first one of a state checks parity.
+ * @param grid - Receives the keys of the load points in the first one, in the order of the command line.
+ */
+export async function measureRound(
   options: BenchOptions,
   source: TargetSource,
   round: number,
   state: TargetState,
-  grid: string[],
+  grid: string[] = [],
 ): Promise<void> {
   const { context, record } = options;
   const { tower, signal, settings } = context;
+  const isFirst = state.endpointsWithParity === undefined;
   const prefix = settings.rounds === 1 ? "" : `round ${round} of ${settings.rounds}: `;
   const onPhase = (text: string) => context.onEvent({ kind: "phase", text: `${prefix}${text}` });
   const open = await openTarget(source, { tower, signal, onPhase });
   try {
     const plan = await loadPointPlan(options, open, state);
-    if (round === 1) grid.push(...plan.map(planKey));
+    if (isFirst) grid.push(...plan.map(planKey));
     state.isDone = plan.length === 0;
     const order = shuffled(plan, settings.seed + round);
     for (const [index, loadPoint] of order.entries()) {
       await measurePlanned(options, loadPoint, { round, position: index + 1 }, state);
     }
-    if (options.slo !== undefined && round === settings.rounds) {
+    if (options.slo !== undefined && round >= settings.rounds) {
       await searchSlos(context, record, options.slo, sloSubjects(plan), open);
     }
   } finally {
-    if (round === 1) addSubject(record, open);
+    if (isFirst) addSubject(record, open);
     else addSeconds(record, open);
     await open.close();
   }

@@ -64,12 +64,16 @@ export interface BenchArguments {
 export function addBenchOptions(command: Command): Command {
   addTargetOptions(command);
   addMeasurementOptions(command);
+  command.option(
+    "--price <dollars>",
+    "price in US dollars per hour (default: from the deployed environment)",
+    numberFrom(0, 1_000_000),
+  );
+  return addOutputOptions(command);
+}
+
+export function addOutputOptions(command: Command): Command {
   return command
-    .option(
-      "--price <dollars>",
-      "price in US dollars per hour (default: from the deployed environment)",
-      numberFrom(0, 1_000_000),
-    )
     .option("--report <folder>", "folder for the record and reports (default: bench/reports)")
     .option("--json", "print only the record on stdout")
     .option("--output <file>", "also write the record to this file");
@@ -111,7 +115,7 @@ function addTargetOptions(command: Command): void {
     .option("--no-synth", "use the existing output in cdktf.out, as --target deployed always does");
 }
 
-function addMeasurementOptions(command: Command): void {
+export function addMeasurementOptions(command: Command): void {
   command
     .option(
       "--window <seconds>",

@@ -68,17 +68,19 @@ export interface RunOptions extends Pick<PrepareOptions, "endpoints"> {
 /**
  * Runs `work` with a progress display and saves and prints its record, also after Ctrl-C. Sets the exit code: 0 success, 1
  * failure, 130 interrupted.
+ *
+ * @returns The record and its path; undefined if nothing was measured.
  */
 export async function runAndReport(
   { environments, args, measurementCount, ...options }: RunOptions,
   work: (prepared: PreparedBench) => Promise<void>,
-): Promise<void> {
+): Promise<{ readonly record: BenchRecord; readonly path: string } | undefined> {
   requireWritable(args);
   const progress = startBenchProgress(process.stderr, measurementCount);
   const interrupt = onInterrupt();
   const { signal, hold } = interrupt;
   try {
-    await withPreparedBench(
+    return await withPreparedBench(
       { environments, args, signal, hold, onEvent: progress.onEvent, ...options },
       async (prepared) => {
         const { record } = prepared;
@@ -92,7 +94,8 @@ export async function runAndReport(
           else record.failures.push(messageOf(error));
         }
         progress.end();
-        report(finishRun(prepared, args), args);
+        const finished = finishRun(prepared, args);
+        return { record: finished, path: report(finished, args) };
       },
     );
   } catch (error) {
@@ -100,6 +103,7 @@ export async function runAndReport(
     if (!signal.aborted) throw error;
     console.error("clipstack: interrupted; nothing was measured, and nothing is left running");
     process.exitCode = new Interrupted().exitCode;
+    return undefined;
   } finally {
     interrupt.remove();
   }
@@ -130,7 +134,8 @@ function requireWritable(args: BenchArguments): void {
   }
 }
 
-function report(record: BenchRecord, args: BenchArguments): void {
+/** @returns Path of the saved record. */
+function report(record: BenchRecord, args: BenchArguments): string {
   const json = benchRecordText(record);
   const rendered = benchReport(record);
   const saved = saveReports(reportFolder(args), benchReportName(record), json, rendered);
@@ -145,4 +150,5 @@ function report(record: BenchRecord, args: BenchArguments): void {
     console.error("clipstack: interrupted; what was measured until then is saved");
   }
   process.exitCode = record.interrupted ? new Interrupted().exitCode : record.passed ? 0 : 1;
+  return relative("", saved.json);
 }
