@@ -14,14 +14,15 @@ import { defaultModels } from "../../contract/models/index.ts";
 import { modelsArgument } from "../../contract/server/model-list.ts";
 import { ensureTinyModel } from "../../model-tools/generate/generate.ts";
 import { writeModelRepository } from "../../model-tools/repository/repository.ts";
-import { gatewayConfig } from "./gateway-config.ts";
 import { type ServiceMonitor, scrapeConfig } from "./scrape-config.ts";
 
-/** A kind cluster with Caddy, Prometheus and KEDA. The README describes the variables. */
+/** A kind cluster with Traefik, Prometheus and KEDA. The README describes the variables. */
 
 export const project = fileURLToPath(new URL("../../", import.meta.url));
 const { CLIPSTACK_KIND_NODE_IMAGE, CLIPSTACK_KIND_PATH, CLIPSTACK_HELM } = process.env;
 const { CLIPSTACK_TEST_DOCKER_HOST: engine, PATH } = process.env;
+/** Host names of the certificate. */
+export const hosts = { embed: "localhost", ingress: "ingress.localhost", grpc: "grpc.localhost" };
 /** Base of the images of single programs. */
 export const base = process.env.CLIPSTACK_NODE_IMAGE ?? "node:24.21.0-bookworm-slim";
 
@@ -76,6 +77,8 @@ export interface LabCluster {
   readonly folder: string;
   /** Runs kubectl. Words are separated by spaces. */
   kubectl(line: string, input?: string): Promise<string>;
+  /** Creates the Secret `localhost-tls` with the certificate of `folder`. */
+  certificateSecret(namespace: string): Promise<string>;
   /** Loads an image of the engine. */
   load(image: string): Promise<void>;
   remove(): Promise<void>;
@@ -107,10 +110,14 @@ export async function createCluster(): Promise<LabCluster> {
     throw error;
   }
   const context = `kind-${name}`;
+  const kubectl = (line: string, input?: string) =>
+    run(`kubectl --kubeconfig ${kubeconfig} --context ${context} ${line}`, { input });
+  const pair = `--cert=${folder}/tls.crt --key=${folder}/tls.key`;
   return {
     ...{ context, kubeconfig, folder, remove, node: `${name}-control-plane`, port: hostPort },
-    kubectl: (line, input) =>
-      run(`kubectl --kubeconfig ${kubeconfig} --context ${context} ${line}`, { input }),
+    kubectl,
+    certificateSecret: (namespace) =>
+      kubectl(`create secret tls localhost-tls -n ${namespace} ${pair}`),
     load: async (image) => void (await run(`kind load docker-image --name ${name} ${image}`)),
   };
 }
@@ -193,13 +200,19 @@ export async function embedImage(): Promise<string> {
   });
 }
 
-/** Installs the Gateway API, Caddy with a certificate of a test authority, Prometheus and KEDA. */
-export async function installComponents({ kubectl, load, folder }: LabCluster): Promise<void> {
+/** Installs the Gateway API, Traefik with a certificate of a test authority, Prometheus and KEDA. */
+export async function installComponents({
+  kubectl,
+  load,
+  folder,
+  certificateSecret,
+}: LabCluster): Promise<void> {
   const { CLIPSTACK_KEDA: keda = "", CLIPSTACK_GATEWAY_API: crds = "" } = process.env;
-  const { CLIPSTACK_KUBERNETES_SCHEMAS: schemas = "" } = process.env;
+  const { CLIPSTACK_KUBERNETES_SCHEMAS: schemas = "", CLIPSTACK_TRAEFIK: traefik = "" } =
+    process.env;
   const registry = "ghcr.io/kedacore";
   for (const [image, file, path] of [
-    ["local/caddy:lab", await run("which caddy"), "/usr/bin/caddy"],
+    ["local/traefik:lab", traefik, "/traefik"],
     [`${registry}/keda:main`, join(keda, "keda-operator"), "/keda"],
     [`${registry}/keda-metrics-apiserver:main`, join(keda, "keda-adapter"), "/keda-adapter"],
   ] as const) {
@@ -217,9 +230,7 @@ export async function installComponents({ kubectl, load, folder }: LabCluster): 
   await kubectl("wait --for=condition=established --timeout=60s crd --all");
   await certificate(folder);
   await kubectl("create namespace gateway");
-  await kubectl(
-    `create secret tls localhost-tls -n gateway --cert=${folder}/tls.crt --key=${folder}/tls.key`,
-  );
+  await certificateSecret("gateway");
   await kubectl(`apply --filename ${join(project, "lab/production-cluster/components.yaml")}`);
   const objects = parseAllDocuments(await kubectl(`kustomize ${join(keda, "config/default")}`))
     .map((document) => document.toJS())
@@ -241,7 +252,9 @@ export async function installComponents({ kubectl, load, folder }: LabCluster): 
 
 async function certificate(folder: string): Promise<void> {
   const key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
-  const names = "-subj /CN=localhost -addext subjectAltName=DNS:localhost";
+  const names = `-subj /CN=localhost -addext subjectAltName=${Object.values(hosts)
+    .map((host) => `DNS:${host}`)
+    .join()}`;
   for (const line of [
     `req -x509 ${key} -days 2 -subj /CN=test-ca -keyout ca.key -out ca.crt`,
     `req ${key} ${names} -keyout tls.key -out tls.csr`,
@@ -252,8 +265,8 @@ async function certificate(folder: string): Promise<void> {
 }
 
 /**
- * Configures Prometheus and Caddy whenever a ServiceMonitor, an endpoint or an HTTPRoute in the cluster changes, in place of their
- * controllers, until the signal aborts.
+ * Configures Prometheus whenever a ServiceMonitor or an endpoint in the cluster changes, in place of its operator, until the signal
+ * aborts.
  */
 export async function followObjects({ kubectl }: LabCluster, signal: AbortSignal): Promise<void> {
   const list = async (kind: string) =>
@@ -276,9 +289,6 @@ export async function followObjects({ kubectl }: LabCluster, signal: AbortSignal
     });
     const text = stringify(config, { aliasDuplicateObjects: false });
     await apply("-n monitoring deployment/prometheus -- sh /scripts/reload.sh", text);
-    const caddyfile = gatewayConfig(await list("httproutes"), await list("services"));
-    const reload = "caddy reload --adapter caddyfile --config -";
-    await apply(`-n gateway deployment/gateway -- ${reload}`, caddyfile);
   };
   while (!signal.aborted) {
     await update().catch((error: unknown) => console.error(`not configured: ${error}`));

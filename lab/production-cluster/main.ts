@@ -7,7 +7,7 @@ import { productionCluster } from "./production-cluster.ts";
 
 const usage = `npm run lab -- production-cluster [--report FOLDER]
 
-Creates a kind cluster with Caddy, Prometheus and KEDA, installs the chart on the CPU, and shows under load: HTTPS through an HTTPRoute,
+Creates a kind cluster with Traefik, Prometheus and KEDA, installs the chart on the CPU, and shows under load: HTTPS through an HTTPRoute and an Ingress, a GRPCRoute,
 scraped ServiceMonitors, scaling from 0 to 1, 4, 1 and 0 Triton servers, a promoted and a rolled-back canary, and pods with a random user. The cluster is removed afterwards. lab/production-cluster/README.md lists the programs that it needs.
 
   --report FOLDER  folder of the record (default: bench/reports)
@@ -19,8 +19,13 @@ await runMain(
   { report: { type: "string", default: join("bench", "reports") } },
   async ({ report }, signal) => {
     const missing = await missingParts(
-      ["CLIPSTACK_KEDA", "CLIPSTACK_GATEWAY_API", "CLIPSTACK_KUBERNETES_SCHEMAS"],
-      ["openssl", "caddy"],
+      [
+        "CLIPSTACK_KEDA",
+        "CLIPSTACK_GATEWAY_API",
+        "CLIPSTACK_KUBERNETES_SCHEMAS",
+        "CLIPSTACK_TRAEFIK",
+      ],
+      ["openssl"],
     );
     if (missing.length > 0) {
       console.log(`production-cluster skipped: ${missing.join(", ")}`);
