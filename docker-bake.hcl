@@ -4,6 +4,7 @@
 // WEIGHTS=image docker buildx bake triton    with the weights of model_repository
 // Images and settings: docs/images.md.
 
+variable "PACKAGE" { default = "." } // folder of this file; in the published package: node_modules/clipstack
 variable "REGISTRY" { default = "" } // including the slash: `ghcr.io/owner/`
 variable "VERSION" { default = "0.1.0" }
 variable "REVISION" { default = "unknown" } // `git rev-parse HEAD`
@@ -25,6 +26,7 @@ target "_common" {
 
 target "embed" {
   inherits   = ["_common"]
+  context    = PACKAGE
   dockerfile = "inference-image/Dockerfile"
   args       = { NODE_IMAGE = NODE_IMAGE }
   tags       = ["${REGISTRY}clipstack/embed:cpu", "${REGISTRY}clipstack/embed:${VERSION}-cpu"]
@@ -39,6 +41,7 @@ target "embed-release" {
 
 target "embed-gpu" {
   inherits   = ["_common"]
+  context    = PACKAGE
   dockerfile = "inference-image/Dockerfile.gpu"
   args       = { NODE_IMAGE = NODE_IMAGE, CUDA_IMAGE = CUDA_IMAGE }
   tags       = ["${REGISTRY}clipstack/embed:gpu", "${REGISTRY}clipstack/embed:${VERSION}-gpu"]

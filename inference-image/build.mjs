@@ -1,10 +1,11 @@
 // `npm run build -w inference-image`: compiles the server into `dist/` or the given folder. The result requires only Node,
 // `onnxruntime-node` and `sharp`: `node dist/main.js`, `node dist/main.js tritonserver …`.
 import { existsSync } from "node:fs";
-import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, rm, writeFile } from "node:fs/promises";
 import { basename, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { licencesOf } from "./licences.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const root = join(here, "..");
@@ -81,7 +82,7 @@ for (const asset of assets) {
 }
 await writeFile(join(target, "package.json"), `${JSON.stringify({ type: "module" })}\n`);
 const inputs = results.flatMap(({ metafile }) => Object.keys(metafile.inputs));
-await writeFile(join(target, "THIRD-PARTY-LICENSES.txt"), await licencesOf(inputs));
+await writeFile(join(target, "THIRD-PARTY-LICENSES.txt"), licencesOf(inputs, here));
 console.log(`compiled into ${relative("", target) || "."}`);
 
 /**
@@ -99,30 +100,4 @@ async function withModules(options) {
   );
   const programs = options.entryPoints.map((path) => [basename(path, ".ts"), path]);
   return { ...options, entryPoints: { ...Object.fromEntries(programs), ...entries } };
-}
-
-/**
- * Returns the licences of the bundled packages.
- *
- * @param {readonly string[]} inputs - Paths of the bundled files, relative to this folder.
- */
-async function licencesOf(inputs) {
-  const folders = new Set(inputs.map(packageFolder).filter((folder) => folder !== undefined));
-  const texts = await Promise.all([...folders].map(licenceOf));
-  return texts.sort().join(`\n${"-".repeat(80)}\n\n`);
-}
-
-function packageFolder(input) {
-  return /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(input)?.[0];
-}
-
-async function licenceOf(folder) {
-  const path = join(here, folder);
-  const { name, version, license } = JSON.parse(await readFile(join(path, "package.json"), "utf8"));
-  const files = ["LICENSE", "LICENSE.md", "LICENSE.txt", "LICENCE", "license"];
-  const texts = await Promise.all(
-    files.map((file) => readFile(join(path, file), "utf8").catch(() => undefined)),
-  );
-  const text = texts.find((found) => found !== undefined) ?? `${license}\n`;
-  return `${name} ${version}\n\n${text}`;
 }

@@ -5,10 +5,19 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import manifest from "../cli/package.json" with { type: "json" };
+import { command, testDocker } from "./deploy/test-docker.ts";
 
 /** A project that the packed `create-clipstack` writes outside the repository, with the packed command line. */
 
 const { version } = manifest;
+const { docker, missing } = await testDocker();
+const buildx = process.env.CLIPSTACK_BUILDX?.split(" ") ?? ["docker", "buildx"];
+const noBuildx =
+  missing !== ""
+    ? ` (skipped: ${missing})`
+    : (await command(buildx[0]!, [...buildx.slice(1), "version"])).code === 0
+      ? ""
+      : " (skipped: no buildx)";
 const root = fileURLToPath(new URL("../", import.meta.url));
 
 let folder: string;
@@ -20,8 +29,13 @@ interface Outcome {
   readonly stderr: string;
 }
 
-function run(program: string, args: readonly string[], cwd = project): Promise<Outcome> {
-  const env = { ...process.env, CHECKPOINT_DISABLE: "1", CI: "1" };
+function run(
+  program: string,
+  args: readonly string[],
+  cwd = project,
+  more: NodeJS.ProcessEnv = {},
+): Promise<Outcome> {
+  const env = { ...process.env, CHECKPOINT_DISABLE: "1", CI: "1", ...more };
   return new Promise((resolve) => {
     execFile(program, args, { cwd, env, maxBuffer: 2 ** 26 }, (error, stdout, stderr) =>
       resolve({ code: error === null ? 0 : Number(error.code) || 1, stdout, stderr }),
@@ -80,6 +94,16 @@ test("verifies an environment in a local simulation", async () => {
   expect(await readdir(join(project, "bench/reports"))).toContainEqual(
     expect.stringMatching(/single-gpu[.]html$/),
   );
+});
+
+test.skipIf(noBuildx !== "")(`builds the server image from the package${noBuildx}`, async () => {
+  const [image, [program = "", ...words]] = [`clipstack-test/packed:${process.pid}`, buildx];
+  const bake = [...words, "bake", "--file", "node_modules/clipstack/docker-bake.hcl", "embed"];
+  const env = { DOCKER_HOST: docker.endpoint, NODE_IMAGE: process.env.CLIPSTACK_NODE_IMAGE };
+  await succeed(program, [...bake, "--set", `embed.tags=${image}`], project, env);
+  const labels = '{{index .Config.Labels "org.opencontainers.image.version"}}';
+  expect(await docker.lines("image", "inspect", "--format", labels, image)).toEqual([version]);
+  await docker.run("rmi", "--no-prune", image);
 });
 
 test("reviews a change", async () => {

@@ -57,6 +57,12 @@ for (const path of [...tracked, ...imported]) {
   });
 }
 cpSync(join(root, "cli/README.md"), join(dist, "README.md"));
+// the current folder is a project, whose model_repository has the weights
+const bake = readFileSync(join(dist, "docker-bake.hcl"), "utf8");
+writeFileSync(
+  join(dist, "docker-bake.hcl"),
+  bake.replace('"PACKAGE" { default = "."', '"PACKAGE" { default = "node_modules/clipstack"'),
+);
 
 const versions = Object.assign(
   {},

@@ -1,8 +1,9 @@
 // Writes the published package `@clipstack/review` to review/dist: the command as one file without dependencies, and the licences of the
 // packages in it. Run it as `npm run build -w review`.
-import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
+import { licencesOf } from "../inference-image/licences.mjs";
 import { root } from "./compile-files.mjs";
 
 const dist = join(root, "review/dist");
@@ -28,19 +29,8 @@ const { metafile } = await build({
 // read beside the program, for plans with configurations of Triton
 const proto = "proto/model_config.proto";
 cpSync(join(root, "client/triton", proto), join(dist, "lib/bin", proto));
-const packages = new Set(
-  Object.keys(metafile.inputs).flatMap(
-    (path) => /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1] ?? [],
-  ),
-);
-const licences = [...packages].sort().map((folder) => {
-  const path = join(root, folder);
-  const { name, version, license } = JSON.parse(readFileSync(join(path, "package.json"), "utf8"));
-  const file = readdirSync(path).find((entry) => /^licen[cs]e/i.test(entry));
-  const text = file === undefined ? "" : readFileSync(join(path, file), "utf8");
-  return `${name} ${version}: ${license}\n\n${text}`;
-});
-writeFileSync(join(dist, "THIRD-PARTY-LICENSES.txt"), licences.join("\n----\n\n"));
+const licences = licencesOf(Object.keys(metafile.inputs), root);
+writeFileSync(join(dist, "THIRD-PARTY-LICENSES.txt"), licences);
 for (const file of ["LICENSE", "NOTICE"]) cpSync(join(root, file), join(dist, file));
 const url = "https://github.com/clipstack/clipstack/blob/main/docs/guides/review.md";
 writeFileSync(

@@ -24,6 +24,7 @@ import { monitoringFiles } from "./render-monitoring.ts";
 import { outputPages } from "./render-outputs.ts";
 import { resultsDocs } from "./render-results.ts";
 import { serverVariablesFile } from "./render-server-variables.ts";
+import { thirdPartyPage } from "./render-third-party.ts";
 import type { RenderedFile } from "./rendered-file.ts";
 
 /** Files that are rendered completely. */
@@ -41,6 +42,7 @@ const completeProducers: readonly (() => readonly RenderedFile[])[] = [
   () => [llmsText()],
   () => [{ path: "docs/metrics.md", text: metricDocs() }],
   () => [{ path: "docs/models.md", text: modelDocs() }],
+  () => [{ path: "docs/third-party.md", text: thirdPartyPage() }],
   () => [{ path: "docs/results.md", text: resultsDocs() }],
   () => [
     {

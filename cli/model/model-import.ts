@@ -5,7 +5,7 @@ import { writeImported } from "../../model-tools/fetch/import-weights.ts";
 import { displayPath, ofFiles } from "../../model-tools/files/user-errors.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
 import { interruptible } from "./interruptible.ts";
-import { megabytes, requireNoFolder, requireReplaceable } from "./model-output.ts";
+import { licenceText, megabytes, requireNoFolder, requireReplaceable } from "./model-output.ts";
 import { namedModel } from "./named-model.ts";
 
 interface ImportArguments {
@@ -58,5 +58,5 @@ async function importModel(
     return;
   }
   console.log(`${displayPath(file)} written: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
-  console.log(`Weights ${info.weights} (${spec.licence.weights}) of ${info.origin}.`);
+  console.log(`Weights ${info.weights} (${licenceText(spec.licence)}) of ${info.origin}.`);
 }

@@ -1,3 +1,4 @@
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
 import {
   type ModelInfo,
@@ -17,6 +18,11 @@ export function megabytes(bytes: number): string {
 export function standInNotice({ architecture, model }: ModelInfo): string | undefined {
   if (architecture !== "stand-in") return undefined;
   return `Stand-in: the architecture of ${model} is not known to the generator, so speed and size are not those of the model.`;
+}
+
+/** Licence of a model's weights, with the restriction of their use. */
+export function licenceText({ weights, restriction }: ModelSpec["licence"]): string {
+  return restriction === undefined ? weights : `${weights}; restricted: ${restriction}`;
 }
 
 export function cosineText(value: number): string {

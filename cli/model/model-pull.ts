@@ -24,7 +24,7 @@ import { FolderError } from "../../model-tools/files/publish-file.ts";
 import { displayPath, ofFiles } from "../../model-tools/files/user-errors.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
 import { startStatusLine } from "../../report/status-line.ts";
-import { megabytes, requireNoFolder, requireReplaceable } from "./model-output.ts";
+import { licenceText, megabytes, requireNoFolder, requireReplaceable } from "./model-output.ts";
 import { modalityOption, modelArgument, namedModel, outputOption } from "./named-model.ts";
 
 export interface PullArguments {
@@ -180,9 +180,8 @@ function report(
   weights: HubWeights,
   { towers, sha256, bytes, resumed }: PulledModel,
 ): void {
-  const licence = spec.licence.weights;
   if (args.json) {
-    const published = { sha256, bytes, licence };
+    const published = { sha256, bytes, licence: licenceText(spec.licence) };
     const values = towers.map(({ modality, file, info }) => ({
       ...{ modality, file: displayPath(file) },
       ...info,
@@ -195,7 +194,9 @@ function report(
     console.log(`${displayPath(file)} written: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
   }
   const { name, repository, revision, file } = weights;
-  console.log(`Weights ${name} (${licence}) of ${repository}@${revision} ${file}.`);
+  console.log(
+    `Weights ${name} (${licenceText(spec.licence)}) of ${repository}@${revision} ${file}.`,
+  );
   console.log(`Verified: ${megabytes(bytes)} MB with sha256 ${sha256}.`);
 }
 

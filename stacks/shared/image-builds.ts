@@ -32,7 +32,7 @@ const ignore = [
 const server = {
   context: packagedPath("."),
   files: [
-    ".dockerignore",
+    "{.dockerignore,LICENSE,NOTICE}",
     "{contract,inference,client,model-tools,bulk,http,emulator,inference-image}/**",
   ],
   ignore,

@@ -87,7 +87,15 @@ describe.skipIf(missing !== "")(
     });
     afterAll(async () => {
       await project?.remove();
-      await docker.run("rmi", name).catch(() => undefined);
+      const format = "{{.Repository}}@{{.Digest}}";
+      const pulled = await docker.lines(
+        "images",
+        "--digests",
+        "--format",
+        format,
+        name.slice(0, -2),
+      );
+      await docker.run("rmi", "--force", name, ...pulled).catch(() => undefined);
       if (registry?.exitCode === null) {
         registry.kill();
         await once(registry, "exit");
