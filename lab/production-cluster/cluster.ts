@@ -84,7 +84,8 @@ export interface LabCluster {
   remove(): Promise<void>;
 }
 
-export async function createCluster(): Promise<LabCluster> {
+/** @param settings - Further fields of kind's configuration. */
+export async function createCluster(settings: object = {}): Promise<LabCluster> {
   const name = `clipstack-lab-${randomBytes(3).toString("hex")}`;
   const folder = await mkdtemp(join(tmpdir(), "clipstack-lab-"));
   const kubeconfig = join(folder, "kubeconfig");
@@ -93,7 +94,12 @@ export async function createCluster(): Promise<LabCluster> {
   const [hostPort = 0] = await freePorts(1);
   const mapping = { containerPort: 30_443, hostPort, listenAddress: "127.0.0.1" };
   const node = { role: "control-plane", extraPortMappings: [mapping] };
-  const config = { kind: "Cluster", apiVersion: "kind.x-k8s.io/v1alpha4", nodes: [node] };
+  const config = {
+    kind: "Cluster",
+    apiVersion: "kind.x-k8s.io/v1alpha4",
+    nodes: [node],
+    ...settings,
+  };
   const remove = async () => {
     await run(`kind delete cluster --name ${name} --kubeconfig ${kubeconfig}`);
     await rm(folder, { recursive: true, force: true });
