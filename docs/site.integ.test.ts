@@ -55,6 +55,8 @@ describe.skipIf(!existsSync(executablePath))("in Chromium, 390 pixels wide", () 
     });
     browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
     page = await browser.newPage({ viewport: { width: 390, height: 844 } });
+    // prevents hangs only
+    page.setDefaultTimeout(300_000);
   });
   afterAll(async () => {
     await browser?.close();
