@@ -5,8 +5,8 @@ import { openEmbedder } from "./embedder.ts";
 import { Pipeline } from "./pipeline.ts";
 import type { BulkEnv } from "./settings.ts";
 
-/** Bytes per decoded pixel: RGB, and the copy that a resize reads. */
-const bytesPerPixel = 4;
+/** Bytes per decoded pixel: RGB, and what libvips holds while it decodes a WebP or progressive JPEG file. */
+const bytesPerPixel = 7;
 
 export interface OpenPipeline {
   readonly pipeline: Pipeline;
@@ -24,14 +24,14 @@ export interface OpenPipeline {
  */
 export async function openPipeline(model: ModelSpec, env: BulkEnv): Promise<OpenPipeline> {
   const embedder = await openEmbedder(model, env);
-  // half for decoded pixels; the other half for files and model input
-  const memoryBytes = (env.BULK_MEMORY_MIB * 2 ** 20) / 2;
+  // a quarter for files and model input; the rest for decoded pixels: 40 MP with the default
+  const memoryBytes = (env.BULK_MEMORY_MIB * 2 ** 20) / 4;
   const preprocessor = createPreprocessor({
     maxPixels: env.MAX_IMAGE_PIXELS,
     mode: env.PREPROCESSING,
     threads: env.PREPROCESS_THREADS,
     timeoutMs: env.DECODE_TIMEOUT_MS,
-    maxPixelsInFlight: memoryBytes / bytesPerPixel,
+    maxPixelsInFlight: (3 * memoryBytes) / bytesPerPixel,
   });
   const pipeline = new Pipeline({
     embedder,
