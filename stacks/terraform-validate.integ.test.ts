@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { beforeAll, expect, test } from "vitest";
-import { providerEnvironment } from "../tests/deploy/test-project.ts";
+import { providerEnvironment } from "../tests/deploy/test-providers.ts";
 import { exampleEnvironments, shippedEnvironments } from "./settings/environment-files.ts";
 import { synthesize } from "./synthesize.ts";
 

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../artefact/free-ports.ts";
 import { startClipstack } from "../cli/test-programs.ts";
 import { tinyModel } from "../model-tools/generate/test-model.ts";
-import { providerEnvironment } from "./deploy/test-project.ts";
+import { providerEnvironment } from "./deploy/test-providers.ts";
 
 /** The examples outside the repository, with the packed packages, from `npm install` on. */
 

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
-import { providerEnvironment } from "./deploy/test-project.ts";
+import { providerEnvironment } from "./deploy/test-providers.ts";
 
 /** Modules that rent a machine: their format, their arguments if the provider can be installed, and the time limit. */
 

@@ -15,7 +15,7 @@ import {
   type TestCluster,
 } from "../../tests/deploy/test-cluster.ts";
 import { findsProvider } from "../../tests/deploy/test-kind-project.ts";
-import { providerEnvironment } from "../../tests/deploy/test-project.ts";
+import { providerEnvironment } from "../../tests/deploy/test-providers.ts";
 import {
   actionLines,
   type ClusterPlanCase,

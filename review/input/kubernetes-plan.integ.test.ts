@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parseSettings } from "../../stacks/settings/settings.ts";
 import { writeStacks } from "../../stacks/write-stacks.ts";
 import { testDocker } from "../../tests/deploy/test-docker.ts";
-import { providerEnvironment } from "../../tests/deploy/test-project.ts";
+import { providerEnvironment } from "../../tests/deploy/test-providers.ts";
 import { reviewOf } from "../review.ts";
 import { planLines } from "../test-plans.ts";
 import { changeOfDocuments } from "./document-change.ts";

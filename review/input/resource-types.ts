@@ -6,9 +6,8 @@ import { isObject } from "./value-paths.ts";
  * What the review knows about resource types, in `resource-types.json`. A type in `types` is examined for impact, exposure, capacity and
  * cost; its `attributes` are those that the review understands, with the format of their values, and otherwise only `metadata`.
  * `replacedFor` lists the attributes that make a provider replace a resource, `replacedExceptFor` those that do not.
- * `terraform providers schema` does not list these; they are from the providers' sources: attributes with `ForceNew` (RequiresReplace in
- * helm) in kreuzwerker/docker 4.5 (internal/provider/resource_docker_*.go), hashicorp/kubernetes 2.38
- * (kubernetes/resource_kubernetes_*.go, schema_*.go), hashicorp/helm 3.1 (helm/resource_helm_release.go), and terraform_data of Terraform 1.11.
+ * `terraform providers schema` does not list these; they are from the sources of the versions in `providers` (attributes with `ForceNew`,
+ * RequiresReplace in helm) and of Terraform 1.11. `replacements.integ.test.ts` compares them with the installed docker provider.
  */
 interface TypeFacts {
   readonly attributes?: readonly AttributeRow[];

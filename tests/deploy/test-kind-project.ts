@@ -5,7 +5,8 @@ import { standIns } from "../../cli/test-programs.ts";
 import { podObjectName } from "../../contract/pods.ts";
 import { kindEnvironment } from "./test-cluster.ts";
 import { command, type Docker, type Outcome, succeed } from "./test-docker.ts";
-import { providerEnvironment, type TestProject, testProject } from "./test-project.ts";
+import { type TestProject, testProject } from "./test-project.ts";
+import { providerEnvironment } from "./test-providers.ts";
 import { applyWithKubectl, type SynthesizedStack } from "./test-typed-objects.ts";
 
 /** Test fixture: `kind-local` with its own cluster, which the deployment creates and the destroy removes. */

@@ -21,6 +21,7 @@ import {
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import { exampleStacks, shippedStacks } from "../../stacks/settings/environment-files.ts";
 import { type CommandOptions, command, type Docker, type Outcome, succeed } from "./test-docker.ts";
+import { providerEnvironment } from "./test-providers.ts";
 
 /**
  * Copy of the project for tests in a temporary folder, with the tiny model, which deploys with the documented commands:
@@ -260,29 +261,6 @@ async function linkPackages(packages: string, folder: string): Promise<void> {
         : symlink(join(from, name), join(to, name)),
     ),
   );
-}
-
-/**
- * Returns the environment variables with which Terraform and OpenTofu search providers in their default folders and in the mirror
- * `CLIPSTACK_TF_PLUGIN_DIR`. Other providers are downloaded from the registry.
- *
- * @param folder - Folder for the written configuration.
- */
-export async function providerEnvironment(folder: string): Promise<NodeJS.ProcessEnv> {
-  const { CLIPSTACK_TF_PLUGIN_DIR: mirror, XDG_DATA_DIRS } = process.env;
-  // the user's configuration could set other folders
-  const cliConfig = join(folder, "terraform.rc");
-  await writeFile(cliConfig, "");
-  if (mirror === undefined) return { TF_CLI_CONFIG_FILE: cliConfig };
-  const share = join(folder, "terraform-share");
-  for (const program of ["terraform", "opentofu"]) {
-    await mkdir(join(share, program), { recursive: true });
-    await symlink(mirror, join(share, program, "plugins"));
-  }
-  return {
-    TF_CLI_CONFIG_FILE: cliConfig,
-    XDG_DATA_DIRS: [share, XDG_DATA_DIRS || "/usr/local/share:/usr/share"].join(delimiter),
-  };
 }
 
 /** Embed image built on the host from its local base image. */
