@@ -90,12 +90,12 @@ export const harmless: Readonly<Record<string, string>> = {
     ot: metadata.generate_name
     ou: metadata.name`,
   kubernetes_service: `a: metadata.labels spec.session_affinity
-    ao: wait_for_load_balancer
+    ao: spec.allocate_load_balancer_node_ports wait_for_load_balancer
     aot: metadata.labels.*
     aotu: spec.ip_families status.load_balancer
     aou: id metadata.generation metadata.resource_version metadata.uid spec.ip_family_policy status
     au: spec.external_traffic_policy spec.internal_traffic_policy
-    o: metadata.generate_name metadata.namespace spec.allocate_load_balancer_node_ports spec.port.app_protocol spec.port.name spec.port.port spec.port.target_port spec.selector spec.selector.* timeouts
+    o: metadata.generate_name metadata.namespace spec.port.app_protocol spec.port.name spec.port.port spec.port.target_port spec.selector spec.selector.* timeouts
     ot: spec.external_ips
     otu: spec.cluster_ips status.load_balancer.ingress
     ou: metadata.name spec.cluster_ip spec.health_check_node_port spec.port.node_port
