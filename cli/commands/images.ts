@@ -7,13 +7,9 @@ import { changeOfDocuments } from "../../review/input/document-change.ts";
 import { titleOf } from "../../review/input/stack-facts.ts";
 import { parseDocument as parseSynthesized } from "../../review/input/synthesized-document.ts";
 import { withSetting } from "../../stacks/settings/edit-settings.ts";
-import { environmentFile } from "../../stacks/settings/environment-files.ts";
-import { loadModels, modelFolder } from "../../stacks/settings/model-files.ts";
-import { parseEnvironment } from "../../stacks/settings/settings.ts";
-import { readText } from "../../stacks/settings/settings-file.ts";
 import { resolveDigest } from "../host/image-registry.ts";
+import { readEnvironmentText } from "../prepare/environment-text.ts";
 import { synthesizedFile } from "../shared/artefact.ts";
-import { environmentsFolder } from "../shared/project.ts";
 
 /** `clipstack images`: images that a host or cluster without the internet needs in its registry. */
 export function registerImages(program: Command): void {
@@ -76,12 +72,9 @@ async function pin(name: string, required: string): Promise<void> {
   const pulled = imagesOf(await changeOf(name, true))
     .filter(({ pullPolicy }) => pullPolicy !== "Never")
     .map(({ image }) => image);
-  const folder = environmentsFolder();
-  const file = environmentFile(folder, name);
-  const before = readText(file);
-  const { settings } = parseEnvironment(name, file, before, loadModels(modelFolder(folder)));
+  const { file, text: before, environment } = readEnvironmentText(name);
   const unpinned = pulled.filter((image) => !image.includes("@"));
-  const tags = textSettings(settings).filter(({ value }) => unpinned.includes(value));
+  const tags = textSettings(environment.settings).filter(({ value }) => unpinned.includes(value));
   const digests = new Map<string, string>();
   const problems: string[] = [];
   for (const image of new Set(tags.map(({ value }) => value))) {

@@ -15,8 +15,8 @@ import {
   sloOf,
 } from "../prepare/bench-options.ts";
 import { runAndReport } from "../prepare/bench-output.ts";
+import { readEnvironmentText } from "../prepare/environment-text.ts";
 import {
-  readTunedFile,
   requireWritableFile,
   withCandidates,
   withSettings,
@@ -100,7 +100,7 @@ function oneEndpoint(text: string): RequestedEndpoint {
 }
 
 async function tune(name: string, args: TuneArguments): Promise<void> {
-  const tuned = readTunedFile(name);
+  const tuned = readEnvironmentText(name);
   if (args.write) requireWritableFile(tuned);
   const { environment } = tuned;
   const endpoint = args.backend ?? defaultEndpoint(environment);

@@ -9,8 +9,8 @@ const inspected = z.object({
     digest: z.string(),
     manifests: z.array(z.object({ platform: platform.optional() })).optional(),
   }),
-  /** Of one platform; of several, by platform. */
-  image: z.union([platform, z.unknown()]),
+  /** The platform of an image that has only one; otherwise a map of platforms. */
+  image: z.unknown(),
 });
 
 /** Time limit of a registry, which may be far away. */

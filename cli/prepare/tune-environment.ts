@@ -14,41 +14,15 @@ import type { Settings } from "../../bench/tune/coordinate-search.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { displayPath } from "../../model-tools/files/user-errors.ts";
 import { withSetting } from "../../stacks/settings/edit-settings.ts";
-import { environmentFile, environmentNameError } from "../../stacks/settings/environment-files.ts";
+import { environmentFile } from "../../stacks/settings/environment-files.ts";
 import { loadModels, modelFolder } from "../../stacks/settings/model-files.ts";
-import { type EnvironmentSettings, parseEnvironment } from "../../stacks/settings/settings.ts";
-import { readText } from "../../stacks/settings/settings-file.ts";
+import { parseEnvironment } from "../../stacks/settings/settings.ts";
 import { outputFolder, runSynth, type SynthesizedFile } from "../shared/artefact.ts";
 import { environmentsFolder } from "../shared/project.ts";
-
-/** Environment file to tune, as it was before the run. */
-export interface TunedFile {
-  readonly file: string;
-  readonly text: string;
-  readonly environment: EnvironmentSettings;
-}
-
-/** Reads the file of an environment. */
-export function readTunedFile(name: string): TunedFile {
-  const nameError = environmentNameError(name);
-  if (nameError !== undefined) throw new UserError(`environment: ${nameError}`);
-  const folder = environmentsFolder();
-  const file = environmentFile(folder, name);
-  if (!existsSync(file)) {
-    throw new UserError(`${displayPath(file)} does not exist: environment must be the name of one`);
-  }
-  const text = readText(file);
-  const environment = parseEnvironment(
-    name,
-    displayPath(file),
-    text,
-    loadModels(modelFolder(folder)),
-  );
-  return { file, text, environment };
-}
+import type { EnvironmentText } from "./environment-text.ts";
 
 /** Checks, before anything is measured, that the result can be written. A superuser could write a read-only file, but must not. */
-export function requireWritableFile({ file }: TunedFile): void {
+export function requireWritableFile({ file }: EnvironmentText): void {
   if ((statSync(file).mode & 0o222) === 0) {
     throw new UserError(`--write: ${displayPath(file)} is read-only`);
   }
@@ -59,7 +33,7 @@ export function requireWritableFile({ file }: TunedFile): void {
  * environments, whose names contain no dot, because paths in a file are relative to its folder.
  */
 export async function withCandidates<Result>(
-  tuned: TunedFile,
+  tuned: EnvironmentText,
   signal: AbortSignal,
   use: (
     synthesize: (name: string, settings: Settings) => Promise<SynthesizedFile>,
@@ -119,7 +93,7 @@ export function withSettings(text: string, settings: Settings, reason?: string):
  *
  * @throws {UserError} if the file is no longer that of the start of the run, or cannot be written.
  */
-export function writeTunedFile(tuned: TunedFile, settings: Settings, reason: string): void {
+export function writeTunedFile(tuned: EnvironmentText, settings: Settings, reason: string): void {
   const { file, text, environment } = tuned;
   const path = displayPath(file);
   const lines = Object.entries(settings).map(([setting, value]) => `${setting}: ${value}`);

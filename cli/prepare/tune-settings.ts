@@ -106,7 +106,7 @@ function variableOf(setting: string, current: number, values: readonly number[])
   return { setting, current, values: values.filter((value) => value !== current) };
 }
 
-/** The embed API, which clients of images use, otherwise a Triton server's HTTP. */
+/** The embed API, because clients with images use it; without an embed server, the HTTP endpoint of a Triton server. */
 export function defaultEndpoint({ stack, settings }: EnvironmentSettings): RequestedEndpoint {
   const found =
     stack !== "single-gpu" || settings.embed.enabled

@@ -1,10 +1,8 @@
 import { randomInt } from "node:crypto";
-import { readFile, writeFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { loadavg } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { promisify } from "node:util";
-import { Client, credentials } from "@grpc/grpc-js";
 import { parseAllDocuments } from "yaml";
 import type { HelmRelease } from "../../artefact/helm-template.ts";
 import { type HttpClient, openHttpClient } from "../../target/requests/http-client.ts";
@@ -22,10 +20,10 @@ import {
   installComponents,
   type LabCluster,
   labEnv,
-  run,
   start,
   synthesized,
 } from "./cluster.ts";
+import { parentRefs, throughGrpcRoute, throughIngress } from "./routes.ts";
 
 /** One shown behaviour. */
 export interface Finding {
@@ -51,7 +49,6 @@ export interface ClusterRecord {
 const namespace = "clipstack";
 const apiKey = "key-of-the-laboratory-0001";
 const prometheus = "http://prometheus.monitoring.svc:9090";
-const parentRefs = [{ name: "public", namespace: "gateway", sectionName: "https" }];
 /** Load that one Triton server serves within the target of the queue time, and load that it does not. */
 const lowLoad: Pace = { kind: "fixed rate", ratePerSecond: 8 };
 const highLoad: Pace = { kind: "closed loop", concurrency: 24 };
@@ -247,9 +244,11 @@ export async function productionCluster(
         return lab.url;
       },
     );
-    await lab.under(lowLoad, "the chart's Ingress serves HTTPS", () => throughIngress(lab));
+    await lab.under(lowLoad, "the chart's Ingress serves HTTPS", () =>
+      throughIngress(cluster, apiKey),
+    );
     await lab.under(lowLoad, "the chart's GRPCRoute leads to Triton", () =>
-      throughGrpcRoute(lab, release),
+      throughGrpcRoute(lab, release, namespace),
     );
     await lab.under(
       lowLoad,
@@ -312,56 +311,6 @@ async function install(lab: Laboratory, release: HelmRelease): Promise<string> {
     );
   }
   return "pods ready";
-}
-
-async function throughIngress({ cluster: { port, folder } }: Laboratory): Promise<string> {
-  const image = join(folder, "image.jpg");
-  await writeFile(image, trialImages()[0]?.bytes ?? "");
-  const address = `--cacert ${folder}/ca.crt --resolve ${hosts.ingress}:${port}:127.0.0.1`;
-  const request = `--data-binary @${image} -H content-type:image/jpeg --oauth2-bearer ${apiKey}`;
-  const text = await run(
-    `curl -sS --fail ${address} ${request} https://${hosts.ingress}:${port}/embed`,
-  );
-  return `an embedding of ${JSON.parse(text).embedding.length} numbers`;
-}
-
-/** The chart rejects a GRPCRoute with weights in the image, so its route and policies are rendered with others. */
-async function throughGrpcRoute(lab: Laboratory, release: HelmRelease): Promise<string> {
-  const { cluster, ca } = lab;
-  const files =
-    "--show-only templates/gateway-routes.yaml --show-only templates/network-policies.yaml";
-  const objects = await helm(cluster, `template clipstack -n ${namespace} ${files}`, release, {
-    grpcRoute: { enabled: true, parentRefs, hostnames: [hosts.grpc] },
-    model: { weights: "pvc", pvc: { claimName: "none" } },
-    triton: { allowUnauthenticated: true },
-  });
-  await cluster.kubectl(`apply -n ${namespace} --filename -`, objects);
-  const client = new Client(`127.0.0.1:${cluster.port}`, credentials.createSsl(Buffer.from(ca)), {
-    "grpc.ssl_target_name_override": hosts.grpc,
-    "grpc.default_authority": hosts.grpc,
-  });
-  const call = promisify((method: string, done: (error: Error | null, answer?: Buffer) => void) =>
-    client.makeUnaryRequest(
-      `/inference.GRPCInferenceService/${method}`,
-      (bytes: Buffer) => bytes,
-      (bytes: Buffer) => bytes,
-      Buffer.alloc(0),
-      { deadline: Date.now() + 5_000 },
-      done,
-    ),
-  );
-  try {
-    for (let tries = 1; ; tries += 1) {
-      const answer = await call("ServerReady").catch((error: unknown) => error);
-      // field 1, `ready`: true
-      if (answer instanceof Buffer && answer.equals(Buffer.from([8, 1])))
-        return "ServerReady: true";
-      if (tries === 30) throw new Error(`ServerReady: ${answer}`);
-      await sleep(1_000, undefined, { signal: lab.signal });
-    }
-  } finally {
-    client.close();
-  }
 }
 
 async function scraped({ cluster, signal }: Laboratory): Promise<string> {

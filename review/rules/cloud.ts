@@ -1,8 +1,9 @@
+import { valueAt } from "../../contract/issue-lines.ts";
 import { at, blocks, isSet, text } from "../facts/values.ts";
-import type { Path, ResourceChange, StackChange, Values } from "../input/change.ts";
+import type { ResourceChange, StackChange, Values } from "../input/change.ts";
 import { hidden } from "../input/secrets.ts";
 import { few } from "../input/stack-facts.ts";
-import { isObject, leavesOf, textsIn, toList } from "../input/value-paths.ts";
+import { isObject, isWithin, leavesOf, textsIn, toList } from "../input/value-paths.ts";
 import { removed } from "./changes.ts";
 import { each, type ReviewRule, type RuleMatch, rule } from "./rule.ts";
 
@@ -228,15 +229,11 @@ function* lostProtections({ before, after, unknown }: ResourceChange): Generator
     const attribute = path.filter((it) => typeof it === "string").join(".");
     const protects = protections.find(([name]) => name.test(attribute))?.[1];
     if (protects?.test(String(value)) !== true) continue;
-    const current = valueNow(after, path);
-    const isUnknown = unknown.some((it) => it.every((step, index) => step === path[index]));
+    const current = valueAt(after, path);
+    const isUnknown = unknown.some((it) => isWithin(path, it));
     if (protects.test(String(current)) || (!isSet(current) && isUnknown)) continue;
     yield `${attribute} changes from ${String(value)} to ${isSet(current) ? String(current) : "nothing"}`;
   }
-}
-
-function valueNow(values: unknown, path: Path): unknown {
-  return path.reduce<unknown>((inner, step) => (inner as Values | undefined)?.[step], values);
 }
 
 /** Resources whose only purpose is to protect another one. */
