@@ -12,7 +12,7 @@ import {
   References,
   readSamples,
 } from "../target/reference/reference.ts";
-import { makeTextReference } from "../target/reference/text-reference.ts";
+import { longText, makeTextReference } from "../target/reference/text-reference.ts";
 import { type HttpClient, jsonOf, openHttpClient, reason } from "../target/requests/http-client.ts";
 import { prepareRequests } from "../target/requests/prepare.ts";
 import { protocolOf } from "../target/requests/server-protocol.ts";
@@ -42,6 +42,8 @@ interface Subject {
   readonly target: TargetEndpoint;
   readonly endpoint: BenchEndpoint;
   readonly items: readonly ReferenceItem[];
+  /** Text that servers may truncate or reject. */
+  readonly longText: ReferenceItem | undefined;
   readonly sender: Sender;
   /** The server's own embedding of each item, requested alone; batches are compared with them. */
   readonly singles: Promise<readonly ReferenceItem[]>;
@@ -74,11 +76,27 @@ export async function verifyServers(options: ConformanceOptions): Promise<Verify
   const references = { image: images, text: await makeTextReference(models) };
   const checked: CheckedEnvironment[] = [];
   for (const server of servers) {
-    const run = new CheckRun(new URL(server.url).host, options);
-    for (const modality of modalities) {
-      const open = await openServer(server, { tower: { spec, modality }, signal, onPhase });
-      const items = references[modality].get(spec.name) ?? [];
-      await checkTower(open, items, run, options);
+    const environment = new URL(server.url).host;
+    const run = new CheckRun(environment, options);
+    const opening = modalities.map((modality) =>
+      openServer(server, { tower: { spec, modality }, signal, onPhase }),
+    );
+    const opened = await Promise.allSettled(opening);
+    signal.throwIfAborted();
+    const failures = opened.flatMap((tower) =>
+      tower.status === "rejected" ? [reason(tower.reason)] : [],
+    );
+    // both towers of an unreachable server fail for the same reason
+    for (const message of new Set(failures)) {
+      const service = "server";
+      const resource = server.url;
+      const id = "connection";
+      run.report([{ id, environment, service, resource, outcome: "fail", message, measured: {} }]);
+    }
+    for (const [i, tower] of opened.entries()) {
+      if (tower.status === "rejected") continue;
+      const items = references[modalities[i]!].get(spec.name) ?? [];
+      await checkTower(tower.value, items, run, options);
     }
     checked.push({ models, run });
   }
@@ -87,7 +105,7 @@ export async function verifyServers(options: ConformanceOptions): Promise<Verify
 
 async function checkTower(
   { targets: [target], subject: { servers } }: OpenTarget,
-  items: readonly ReferenceItem[],
+  references: readonly ReferenceItem[],
   run: CheckRun,
   { signal }: CheckOptions,
 ): Promise<void> {
@@ -97,7 +115,11 @@ async function checkTower(
   const endpoint = { endpoint: target.endpoint, payload, serialization: "binary" } as const;
   const sender = openSender(target, signal);
   const http = openHttpClient();
-  const own = { target, endpoint, items, sender, http };
+  const own = {
+    ...{ target, endpoint, sender, http },
+    items: references.filter(({ name }) => name !== longText),
+    longText: references.find(({ name }) => name === longText),
+  };
   const singles = embedEach(own);
   singles.catch(() => {});
   try {
@@ -121,7 +143,7 @@ async function checkTower(
 
 /** Embeddings of the first `count` items, repeated as needed, in one request. */
 async function embed(
-  { target, endpoint, items, sender }: Omit<Subject, "singles">,
+  { target, endpoint, items, sender }: Pick<Subject, "target" | "endpoint" | "items" | "sender">,
   count: number,
   first = 0,
 ): Promise<readonly Float32Array[]> {
@@ -223,8 +245,8 @@ async function checkErrors(subject: Subject): Promise<Finding> {
 const burst = 64;
 
 /**
- * Beyond its limits a server rejects: a batch above the maximum of the model and each request of a burst are answered correctly, or with a
- * status from 400 to 499 or 503.
+ * Beyond its limits a server rejects: a batch above the maximum of the model, a text beyond its context length and each request of a burst
+ * are answered correctly, or with a status from 400 to 499 or 503.
  */
 async function checkLimits(subject: Subject): Promise<Finding> {
   const rejected = (error: unknown) => {
@@ -241,7 +263,19 @@ async function checkLimits(subject: Subject): Promise<Finding> {
     }),
   );
   const served = answers.filter((answer) => answer !== undefined);
-  const text = `batch of ${size} ${large === undefined ? "rejected" : "accepted"}; ${served.length} of ${burst} concurrent requests answered, ${burst - served.length} rejected`;
+  const findings = [
+    `batch of ${size} ${large === undefined ? "rejected" : "accepted"}`,
+    `${served.length} of ${burst} concurrent requests answered, ${burst - served.length} rejected`,
+  ];
+  const { longText: long } = subject;
+  if (long !== undefined) {
+    const rows = await embed({ ...subject, items: [long] }, 1).catch(rejected);
+    if (rows !== undefined) served.push(compareWith(long, rows[0], "the long text"));
+    findings.push(
+      `a text of ${long.name.length} characters ${rows === undefined ? "rejected" : "accepted"}`,
+    );
+  }
+  const text = findings.join("; ");
   const { passed, message } = judgeParity(served, undefined);
   return { outcome: passed ? "pass" : "fail", message: passed ? text : `${text}; ${message}` };
 }

@@ -4,6 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
@@ -143,26 +144,21 @@ describe("a server of any kind", async () => {
   const url = `http://127.0.0.1:${port}`;
   const check = async (address: string, ...args: readonly string[]) => {
     await expect.poll(() => isPortInUse(port)).toBe(true);
-    return verify(
-      ["--url", address, "--modality", "image", "--json", ...args, ...quick(join(folder, "any"))],
-      {},
-    );
+    return verify(["--url", address, "--json", ...args, ...quick(join(folder, "any"))], {});
   };
-  const outcomes = (text: string) =>
+  const outcomes = (output: string, tower: string) =>
     Object.fromEntries(
-      parseRecord(text, "stdout").checks.map(({ id, outcome }) => [id, outcome] as const),
+      parseRecord(output, "stdout")
+        .checks.filter(({ service }) => service === tower)
+        .map(({ id, outcome }) => [id, outcome] as const),
     );
+
+  const passed = { parity: "pass", norm: "pass", batches: "pass", errors: "pass", limits: "pass" };
 
   test("is checked through the protocol that it answers, without an environment", async () => {
     const { code, stdout } = await check(url);
-    const passed = {
-      parity: "pass",
-      norm: "pass",
-      batches: "pass",
-      errors: "pass",
-      limits: "pass",
-    };
-    expect(outcomes(stdout)).toEqual(passed);
+    expect(outcomes(stdout, "images")).toEqual(passed);
+    expect(outcomes(stdout, "texts")).toEqual(passed);
     expect(code).toBe(0);
     expect(parseRecord(stdout, "stdout").subject.server).toBe("openai openclip-vit-b32");
   });
@@ -171,10 +167,9 @@ describe("a server of any kind", async () => {
     const faulty = await startInfinityProxy(url);
     onTestFinished(() => void faulty.close());
     const { code, stdout } = await check(faulty.url);
-    expect(outcomes(stdout)).toEqual({
-      ...{ parity: "pass", limits: "pass" },
-      ...{ norm: "fail", batches: "fail", errors: "fail" },
-    });
+    const broken = { norm: "fail", batches: "fail", errors: "fail" };
+    expect(outcomes(stdout, "images")).toEqual({ ...passed, ...broken });
+    expect(outcomes(stdout, "texts")).toEqual({ ...passed, ...broken, parity: "fail" });
     expect(code).toBe(1);
     const messages = parseRecord(stdout, "stdout").checks.map(({ message }) => message);
     expect(messages.join("\n")).toContain(
@@ -184,36 +179,35 @@ describe("a server of any kind", async () => {
     expect(messages.join("\n")).toContain(
       "broken JSON: must get a status from 400 to 499, got 500",
     );
+    expect(messages.join("\n")).toContain(
+      "海辺の二匹の犬, собака &amp; кошка 🐕 differ from the local reference",
+    );
   });
 
-  test("fails with exit code 2 if the server has no known protocol", async () => {
-    expect(await check(url, "--protocol", "tei")).toMatchObject({
-      code: 2,
-      stderr: expect.stringContaining(
-        `clipstack: --url ${url} must answer as a server of tei, got /info 404`,
-      ),
-    });
+  test("fails at an address without a server or without the tower, and keeps the other results", async () => {
+    const [closed = 0] = await freePorts(1);
+    const nowhere = `http://127.0.0.1:${closed}`;
+    const tei = await startTeiProxy(url);
+    onTestFinished(() => void tei.close());
+    const { code, stdout } = await check(nowhere, "--url", tei.url);
+    const record = parseRecord(stdout, "stdout");
+    expect(outcomes(stdout, "texts")).toEqual(passed);
+    const failed = record.checks.filter(({ outcome }) => outcome === "fail");
+    expect(failed.map(({ id, message }) => `${id}: ${message}`)).toEqual([
+      `connection: --url ${nowhere} must be the address of a running server: connection refused`,
+      `connection: --url ${tei.url}: servers of tei embed no images`,
+    ]);
+    expect({ code, passed: record.passed }).toEqual({ code: 1, passed: false });
+    expect(JSON.stringify(record)).toContain("a text of 1600 characters rejected");
   });
 });
 
-/** Server with infinity's routes in front of clipstack's, which reverses batches, doubles embeddings and answers 500 to bad requests. */
-async function startInfinityProxy(upstream: string) {
+type Answer = (path: string, body: string) => Promise<{ status: number; body: unknown }>;
+
+async function listen(answer: Answer) {
   const server = createServer(async (request, response) => {
-    const chunks: Buffer[] = [];
-    for await (const chunk of request) chunks.push(chunk);
-    const found = await fetch(`${upstream}/v1${request.url}`, {
-      method: request.method ?? "GET",
-      headers: { "content-type": "application/json" },
-      ...(chunks.length > 0 && { body: Buffer.concat(chunks) }),
-    });
-    const body = (await found.json()) as { data?: { index: number; embedding?: number[] }[] };
-    for (const [i, row] of [...(body.data ?? [])].reverse().entries()) {
-      if (row.embedding === undefined) continue;
-      row.index = i;
-      row.embedding = row.embedding.map((value) => value * 2);
-    }
-    response.writeHead(found.status === 400 ? 500 : found.status);
-    response.end(JSON.stringify(body));
+    const found = await answer(request.url ?? "", await text(request));
+    response.writeHead(found.status).end(JSON.stringify(found.body));
   });
   await once(server.listen(0, "127.0.0.1"), "listening");
   return {
@@ -221,6 +215,45 @@ async function startInfinityProxy(upstream: string) {
     close: () => server.close(),
   };
 }
+
+interface Embeddings {
+  readonly data?: { index: number; embedding?: number[] }[];
+}
+
+async function forward(url: string, body: string) {
+  const headers = { "content-type": "application/json" };
+  const init = body === "" ? {} : { method: "POST", headers, body };
+  const response = await fetch(url, init);
+  return { status: response.status, body: (await response.json()) as Embeddings };
+}
+
+/**
+ * Server with infinity's routes in front of clipstack's, which reverses batches, doubles embeddings, replaces characters beyond ASCII and
+ * answers 500 to bad requests.
+ */
+const startInfinityProxy = (upstream: string) =>
+  listen(async (path, body) => {
+    const found = await forward(`${upstream}/v1${path}`, body.replace(/[^\0-~]/g, "?"));
+    for (const [i, row] of [...(found.body.data ?? [])].reverse().entries()) {
+      if (row.embedding === undefined) continue;
+      row.index = i;
+      row.embedding = row.embedding.map((value) => value * 2);
+    }
+    return { ...found, status: found.status === 400 ? 500 : found.status };
+  });
+
+/** Server with the routes of Text Embeddings Inference in front of clipstack's, which rejects long texts. */
+const startTeiProxy = (upstream: string) =>
+  listen(async (path, body) => {
+    if (path === "/info") {
+      return { status: 200, body: { model_id: "tiny", max_client_batch_size: 32 } };
+    }
+    if (path !== "/embed") return { status: 404, body: {} };
+    if (body.includes("rocks waves")) return { status: 413, body: { error: "too many tokens" } };
+    const found = await forward(`${upstream}/v1/embeddings`, body.replace('"inputs"', '"input"'));
+    const { data } = found.body;
+    return data === undefined ? found : { ...found, body: data.map((row) => row.embedding) };
+  });
 
 const invalidArguments: readonly (readonly [string, readonly string[], string])[] = [
   [

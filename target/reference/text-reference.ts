@@ -13,13 +13,16 @@ export interface ReferenceText extends LoadText {
   readonly embedding: Float32Array;
 }
 
-/** Texts of several scripts and lengths; the last exceeds every context length. */
+/** Longer than every context length. */
+export const longText = "waves and rocks ".repeat(100);
+
+/** Texts of several scripts and lengths. */
 export const sampleTexts: readonly string[] = [
   "a photo of mountains at sunset",
   "Zwei Hunde am Strand",
   "海辺の二匹の犬",
   "собака &amp; кошка 🐕",
-  "waves and rocks ".repeat(100),
+  longText,
 ];
 
 /** Embeddings of {@link sampleTexts} by name of the model, which every endpoint must reproduce. */
