@@ -33,10 +33,10 @@ export const tuneResult = z.strictObject({
   candidates: z.array(candidate),
   /** First round of the final comparison of the present with the best settings; absent if the present ones are the best. */
   finalRound: z.int().min(1).optional(),
-  /** Name of the best candidate; absent after an interrupt. */
+  /** Name of the best candidate; absent after an interrupt and if `not measured`. */
   best: z.string().optional(),
-  /** `slo missed`: no candidate met the SLO. Absent after an interrupt. */
-  verdict: z.enum(["improved", "already best", "slo missed"]).optional(),
+  /** `slo missed`: no candidate met the SLO; `not measured`: the load generator was too slow for the present settings. Absent after an interrupt. */
+  verdict: z.enum(["improved", "already best", "slo missed", "not measured"]).optional(),
   /** Best ÷ present settings in the final comparison, 95 % confidence; absent without one, or if the present settings miss the SLO. */
   ratio: z.strictObject({ ratio: z.number(), low: z.number(), high: z.number() }).optional(),
 });

@@ -36,6 +36,9 @@ export function endedText({ ended }: TuneCandidate, slo: Slo): string {
 export function tuneVerdict(record: BenchRecord, tune: TuneResult): string {
   const slo = sloOf(record);
   const goal = slo === undefined ? "" : `${sloText(slo)}: `;
+  if (tune.verdict === "not measured") {
+    return `${goal}no valid measurement of the present settings, because the load generator was too slow`;
+  }
   const [present] = tune.candidates;
   const best = tune.candidates.find(({ name }) => name === tune.best);
   if (present === undefined || best === undefined || tune.verdict === undefined) {

@@ -111,6 +111,15 @@ test("without a rate within the SLO, no candidate is the best", async () => {
   expect((await search(() => 0)).result.verdict).toBe("slo missed");
 });
 
+test("ends after three invalid measurements of the present settings, and goes on after one", async () => {
+  const { result, measured } = await search(() => undefined);
+  expect([result.verdict, result.best, measured.length]).toEqual(["not measured", undefined, 3]);
+  const late = await search((settings, round) =>
+    round === 1 ? undefined : rateOf(settings, round),
+  );
+  expect(late.result.verdict).toBe("improved");
+});
+
 test("ends within its budget, also if no candidate is ended early", async () => {
   const budget = maxMeasurements({ variables, rounds: 5 });
   // every setting looks better in one step, but not in the final comparison
@@ -118,5 +127,5 @@ test("ends within its budget, also if no candidate is ended early", async () => 
   for (const rate of [rateOf, wide, () => 100]) {
     expect((await search(rate)).measured.length).toBeLessThanOrEqual(budget);
   }
-  expect(budget).toBe(1 + 5 * (3 + 4 + 3) + 10);
+  expect(budget).toBe(3 + 5 * (3 + 4 + 3) + 10);
 });

@@ -33,13 +33,16 @@ export interface CoordinateSearch {
 /** Rounds from which on intervals end candidates: two rounds can agree by chance. */
 const minRounds = 3;
 
+/** Measurements of the present settings, until one is valid. */
+const presentAttempts = 3;
+
 /** Maximum number of measurements of a search. */
 export function maxMeasurements({
   variables,
   rounds,
 }: Pick<CoordinateSearch, "variables" | "rounds">) {
   const compared = variables.reduce((sum, { values }) => sum + 1 + values.length, 0);
-  return 1 + rounds * (compared + 2);
+  return presentAttempts + rounds * (compared + 2);
 }
 
 /**
@@ -60,7 +63,13 @@ export async function searchSettings(search: CoordinateSearch, result: TuneResul
     Object.fromEntries(variables.map(({ setting, current }) => [setting, current])),
   );
   let round = 1;
-  await measureOnce(search, present, round++);
+  while (round <= presentAttempts && present.rounds.length === 0) {
+    await measureOnce(search, present, round++);
+  }
+  if (present.rounds.length === 0) {
+    result.verdict = "not measured";
+    return;
+  }
   let best = present;
   for (const { setting, values } of search.ordered(variables)) {
     result.varied.push(setting);

@@ -82,9 +82,13 @@ export async function runTune(options: TuneOptions): Promise<void> {
     },
     result,
   );
+  const name = benchEndpointName(options.endpoint);
   if (result.verdict === "slo missed") {
-    const name = benchEndpointName(options.endpoint);
     record.failures.push(`${name}: no candidate meets ${sloText(slo.slo)}`);
+  } else if (result.verdict === "not measured") {
+    record.failures.push(
+      `${name}: no valid measurement of the present settings, because the load generator was too slow: give this process more of the machine, or lower --concurrency, got ${options.concurrency}`,
+    );
   }
 }
 

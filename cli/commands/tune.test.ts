@@ -38,7 +38,7 @@ test("--dry-run prints the values to try for the endpoint, without those above t
     "onnx-grpc",
   );
   expect(stdout).toMatch(
-    /^tritonOnnx\.maxQueueDelayMicroseconds: 0, to try 1000, 5000\nat most 26 measurements of onnx-grpc$/,
+    /^tritonOnnx\.maxQueueDelayMicroseconds: 0, to try 1000, 5000\nat most 28 measurements of onnx-grpc$/,
   );
 });
 

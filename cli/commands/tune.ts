@@ -91,7 +91,7 @@ Examples:
   $ npx clipstack tune cpu-host --slo p99=200ms --vary maxBatchSize,maxQueueDelayMicroseconds --rounds 4 --write
   $ npx clipstack tune cpu-host --slo p99=200ms --dry-run
 
-Exit codes: 0 improved or already the best, 1 no candidate meets the SLO, 2 wrong usage or settings, 130 interrupted.`;
+Exit codes: 0 improved or already the best, 1 no candidate meets the SLO or no measurement is valid, 2 wrong usage or settings, 130 interrupted.`;
 
 function oneEndpoint(text: string): RequestedEndpoint {
   const [endpoint, ...others] = backends(text);
