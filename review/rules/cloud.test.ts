@@ -161,6 +161,19 @@ test.each<readonly [object, object, readonly string[]]>([
   ],
   [{ backup_retention_period: 7 }, { backup_retention_period: 3 }, []],
   [{ storage_encrypted: false }, { storage_encrypted: true }, []],
+  // blocks in another order, one block less, and one that loses it
+  [
+    { disk: [{ encrypted: true }, { encrypted: false }] },
+    { disk: [{ encrypted: false }, { encrypted: true }] },
+    [],
+  ],
+  [{ disk: [{ encrypted: true }, { encrypted: true }] }, { disk: [{ encrypted: true }] }, []],
+  [
+    { disk: [{ encrypted: true }, { encrypted: true }] },
+    { disk: [{ encrypted: true }, { encrypted: false }] },
+    ["disk.encrypted changes from true to false"],
+  ],
+  [{ disk: [{ encrypted: true }] }, { disk: [] }, ["disk.encrypted changes from true to nothing"]],
 ])("protection-off: from %j to %j", (before, after, expected) => {
   expect(updates("exoscale_dbaas", before, after)).toEqual(
     expected.map((it) => `protection-off: ${it}`),

@@ -1,4 +1,3 @@
-import { valueAt } from "../../contract/issue-lines.ts";
 import { at, blocks, isSet, text } from "../facts/values.ts";
 import type { ResourceChange, StackChange, Values } from "../input/change.ts";
 import { hidden } from "../input/secrets.ts";
@@ -224,15 +223,25 @@ const protections: readonly (readonly [attribute: RegExp, protects: RegExp])[] =
   ],
 ];
 
-function* lostProtections({ before, after, unknown }: ResourceChange): Generator<string> {
+/** Protections that fewer blocks of the resource have than before; the order of blocks does not matter. */
+function* lostProtections({ before, after = {}, unknown }: ResourceChange): Generator<string> {
+  const seen = new Set<string>();
   for (const [path, value] of leavesOf(before, [], isSet)) {
-    const attribute = path.filter((it) => typeof it === "string").join(".");
+    const names = path.filter((it) => typeof it === "string");
+    const attribute = names.join(".");
     const protects = protections.find(([name]) => name.test(attribute))?.[1];
-    if (protects?.test(String(value)) !== true) continue;
-    const current = valueAt(after, path);
+    if (protects?.test(String(value)) !== true || seen.has(attribute)) continue;
+    seen.add(attribute);
+    const [was, current] = [before ?? {}, after].map((values) =>
+      textsAt(values, names).filter((it) => !protects.test(it)),
+    );
+    const added = current!.length - was!.length;
+    const isGone = textsAt(after, names).length === 0;
+    if (added <= 0 && !isGone) continue;
+    const now = current!.find((it) => it !== "undefined");
     const isUnknown = unknown.some((it) => isWithin(path, it));
-    if (protects.test(String(current)) || (!isSet(current) && isUnknown)) continue;
-    yield `${attribute} changes from ${String(value)} to ${isSet(current) ? String(current) : "nothing"}`;
+    if (now === undefined && isUnknown) continue;
+    yield `${attribute} changes from ${String(value)} to ${now ?? "nothing"}`;
   }
 }
 
