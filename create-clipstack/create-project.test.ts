@@ -44,7 +44,7 @@ test("the files of a project name it, its environment and the version", () => {
   expect(read(".gitignore")).toContain("model_repository/");
   expect(read(".npmrc")).toContain("ignore-scripts=true");
   expect(read(".github/workflows/review.yml")).toContain(
-    "{{ github.event.pull_request.base.sha }}",
+    "{{ github.event.workflow_run.head_sha }}",
   );
   expect(read("cdktf.json")).not.toContain("{{");
 });

@@ -29,6 +29,17 @@ let github: Server;
 let writes: string[];
 let comments: object[];
 let issues: { number: number }[];
+let pulls: object[];
+
+const sha = "c0ffee".padEnd(40, "0");
+const pullEvent = { pull_request: { number: 7, head: { sha } } };
+/** Event of a workflow that another workflow, of a fork, started. */
+const runEvent = {
+  workflow_run: {
+    ...{ head_sha: sha, head_branch: "fix &page=9" },
+    head_repository: { owner: { login: "fork" } },
+  },
+};
 
 function run(program: string, args: readonly string[], cwd: string, env: NodeJS.ProcessEnv = {}) {
   return new Promise<{ code: number; output: string }>((resolve) => {
@@ -59,19 +70,20 @@ async function commit(files: Readonly<Record<string, string>>): Promise<string> 
 }
 
 /** Runs the action like a workflow of a pull request; returns its exit code and outputs. */
-async function action(inputs: Readonly<Record<string, string>>) {
+async function action(inputs: Readonly<Record<string, string>>, event: object = pullEvent) {
   const { steps } = parse(await readFile(join(root, "action.yml"), "utf8")).runs;
   const temp = await mkdtemp(join(folder, "runner-"));
   const output = join(temp, "output");
   await writeFile(output, "");
+  await writeFile(join(temp, "event.json"), JSON.stringify(event));
   // in place of actions/checkout
   await git("worktree", "prune");
   await rm(join(workspace, ".clipstack-review-base"), { recursive: true, force: true });
   await git("worktree", "prune");
   await git("worktree", "add", "--force", "--detach", ".clipstack-review-base", base);
   const values: Record<string, string> = {
-    ...{ publish: "comment,label,status", drift: "false", "fail-on": "error", sha: "c0ffee" },
-    ...{ "pull-request": "7", token: "t", package: join(folder, tarball), ...inputs },
+    ...{ publish: "comment,label,status", drift: "false", "fail-on": "error" },
+    ...{ token: "t", package: join(folder, tarball), ...inputs },
   };
   let [code, log] = [0, ""];
   for (const step of (steps as Step[]).filter((it) => it.run !== undefined && code === 0)) {
@@ -88,6 +100,7 @@ async function action(inputs: Readonly<Record<string, string>>) {
         RUNNER_TEMP: temp,
         GITHUB_WORKSPACE: workspace,
         GITHUB_OUTPUT: output,
+        GITHUB_EVENT_PATH: join(temp, "event.json"),
         GITHUB_REPOSITORY: "a/b",
         GITHUB_API_URL: `http://127.0.0.1:${(github.address() as AddressInfo).port}`,
       },
@@ -130,6 +143,7 @@ beforeAll(async () => {
         "issues/7/comments": comments,
         "issues/7/labels": [{ name: "review: safe" }, { name: "bug" }],
         issues,
+        pulls: (request.url ?? "").includes("&head=fork%3Afix%20%26page%3D9") ? pulls : [],
       };
       response.end(JSON.stringify(request.method === "GET" ? (lists[path] ?? []) : {}));
     });
@@ -142,6 +156,7 @@ afterAll(async () => {
 });
 beforeEach(() => {
   [writes, comments, issues] = [[], [], []];
+  pulls = [{ number: 7, head: { sha } }];
 });
 
 const database = { address: "aws_db_instance.orders", before: { engine: "postgres" } };
@@ -164,7 +179,7 @@ test("a dangerous change fails, with a comment that a harmless change updates", 
     "POST issues/7/comments",
     "DELETE issues/7/labels/review%3A%20safe",
     "POST issues/7/labels review: blocked",
-    "POST statuses/c0ffee failure",
+    `POST statuses/${sha} failure`,
   ]);
   writes = [];
   await commit({ "plan.json": harmless });
@@ -173,7 +188,7 @@ test("a dangerous change fails, with a comment that a harmless change updates", 
   expect(writes).toEqual([
     "PATCH issues/comments/1",
     "POST issues/7/labels review: safe",
-    "POST statuses/c0ffee success",
+    `POST statuses/${sha} success`,
   ]);
 });
 
@@ -194,7 +209,27 @@ test("a pull request changes neither the reviewer nor its rules", async () => {
   });
   const { code, log, outputs } = await action({ plan: "plan.json" });
   expect({ code, verdict: outputs.verdict }, log).toEqual({ code: 1, verdict: "blocked" });
-  expect(writes.at(-1)).toBe("POST statuses/c0ffee failure");
+  expect(writes.at(-1)).toBe(`POST statuses/${sha} failure`);
+});
+
+test("after another workflow, the pull request is the open one with its branch and commit", async () => {
+  await commit({ "plan.json": dangerous, number: "8" });
+  expect(await action({ plan: "plan.json" }, runEvent)).toMatchObject({ code: 1 });
+  expect(writes[0]).toBe("POST issues/7/comments");
+  writes = [];
+  pulls = [{ number: 7, head: { sha: "decaf".padEnd(40, "0") } }];
+  const { code, log } = await action({ plan: "plan.json" }, runEvent);
+  expect({ code, writes }, log).toEqual({ code: 1, writes: [] });
+  expect(log).toContain("nothing is published: no open pull request has this commit");
+});
+
+test("a commit without a plan replaces an earlier review", async () => {
+  await commit({ "plan.json": harmless });
+  await action({ plan: "missing.json" }, runEvent);
+  expect(writes.at(-1)).toBe(`POST statuses/${sha} failure`);
+  expect(comments).toEqual([
+    expect.objectContaining({ body: expect.stringContaining("Not reviewed") }),
+  ]);
 });
 
 test("drift (--drift) opens one issue, which is closed without drift", async () => {

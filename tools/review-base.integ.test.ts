@@ -67,6 +67,27 @@ test.skipIf(why !== "")(
   300_000,
 );
 
+test.skipIf(why !== "")(
+  `reviews a synthesized revision with the reviewer of this checkout${why}`,
+  () => {
+    git("checkout", "--quiet", "-b", "change");
+    appendFileSync(join(clone, settings), "  maxQueueDelayMicroseconds: 9000\n");
+    appendFileSync(join(clone, "inference-image/Dockerfile"), "# changed\n");
+    writeFileSync(join(clone, "cli/commands/review.ts"), "process.exit(0);\n");
+    git("commit", "--quiet", "--all", "--message", "change");
+    execFileSync("npm", ["run", "synth"], { cwd: clone, stdio: "ignore" });
+    git("checkout", "--quiet", "-");
+    const { code, out, err } = review(
+      ...["--base", "HEAD", "--head", "cdktf.out", "--head-revision", "change", "--json"],
+    );
+    expect(code, err).toBe(0);
+    expect(out).toContain("max_queue_delay_microseconds");
+    const address = "docker_image.host_embed-cpu-image_";
+    expect(out).toMatch(new RegExp(`"address": "${address}\\w+",[^}]*"action": "replace"`));
+  },
+  300_000,
+);
+
 test.skipIf(why !== "")(`fails on an unknown revision${why}`, () => {
   expect(review("--base", "no-such-branch")).toEqual({
     code: 2,

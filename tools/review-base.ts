@@ -7,7 +7,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { rm } from "node:fs/promises";
+import { cp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -19,13 +19,15 @@ import { UserError } from "../contract/user-error.ts";
 import { packageFolder as project } from "../model-tools/files/folders.ts";
 import { withChangedFiles } from "./changed-files.ts";
 
-const help = `usage: npm run review -- [--base REVISION] [options of clipstack review]
+const help = `usage: npm run review -- [--base REVISION] [--head FOLDER --head-revision REVISION] [options of clipstack review]
 
 Reviews this checkout against a git revision, without a plan and without credentials: both are synthesized, the revision
 in a temporary worktree.
 
-  --base REVISION   revision to compare with; default: origin/main
-  --help            this text; for the other options see 'npx clipstack review --help'
+  --base REVISION            revision to compare with; default: origin/main
+  --head FOLDER              cdktf.out of another revision, reviewed in place of this checkout without running its code
+  --head-revision REVISION   that revision, whose changed files are compared; required with --head
+  --help                     this text; for the other options see 'npx clipstack review --help'
 
 Examples:
   $ npm run review
@@ -42,24 +44,37 @@ const packageFolders = ["", "inference-image", "bench", "cli"];
  * @returns Exit code of `clipstack review`.
  */
 export async function reviewAgainst(args: readonly string[]): Promise<number> {
-  const { base, rest } = readArguments(args);
-  if (base === undefined) {
+  const { help: isHelp, rest, ...given } = readArguments(args);
+  if (isHelp) {
     console.log(help);
     return 0;
   }
+  if ((given.head === undefined) !== (given["head-revision"] === undefined)) {
+    throw new UserError("--head and --head-revision require each other");
+  }
   const interrupt = onInterrupt();
   const run = { cwd: project, cancelSignal: interrupt.signal, reject: false } as const;
-  const found = await execa("git", ["rev-parse", "--verify", "--quiet", `${base}^{commit}`], run);
-  if (found.exitCode !== 0) {
-    throw new UserError(`--base must be a revision of this repository, got '${base}'`);
-  }
+  const commitOf = async (option: "base" | "head-revision", revision: string) => {
+    const commit = `${revision}^{commit}`;
+    const { exitCode, stdout } = await execa(
+      "git",
+      ["rev-parse", "--verify", "--quiet", commit],
+      run,
+    );
+    if (exitCode === 0) return stdout;
+    throw new UserError(`--${option} must be a revision of this repository, got '${revision}'`);
+  };
+  const base = given.base ?? "origin/main";
+  const baseCommit = await commitOf("base", base);
+  const headCommit =
+    given["head-revision"] && (await commitOf("head-revision", given["head-revision"]));
   const folder = mkdtempSync(join(tmpdir(), "clipstack-review-"));
   const worktree = join(folder, "base");
   const [before, after] = [join(folder, "before"), join(folder, "after")];
   try {
     const added = await execa(
       "git",
-      ["worktree", "add", "--quiet", "--detach", worktree, found.stdout],
+      ["worktree", "add", "--quiet", "--detach", worktree, baseCommit],
       run,
     );
     if (added.exitCode !== 0) throw new Error(`git worktree failed: ${added.stderr}`);
@@ -73,9 +88,16 @@ export async function reviewAgainst(args: readonly string[]): Promise<number> {
       );
       if (!existsSync(join(before, "clipstack.json"))) writeEmptyTree(before);
     }
-    const problem = await runSynth(after, synth);
-    if (problem !== undefined) throw new UserError(problem);
-    markChangedFiles(after, await changedFiles(found.stdout, interrupt.signal));
+    if (given.head !== undefined) {
+      // a missing folder is reported by the review, also on GitHub; links of an untrusted folder are not written through
+      if (existsSync(given.head)) {
+        await cp(given.head, after, { recursive: true, dereference: true });
+      }
+    } else {
+      const problem = await runSynth(after, synth);
+      if (problem !== undefined) throw new UserError(problem);
+    }
+    markChangedFiles(after, await changedFiles(baseCommit, headCommit, interrupt.signal));
     const review = ["review", "--base", before, "--head", after, ...rest];
     const { exitCode } = await execa(
       process.execPath,
@@ -93,29 +115,29 @@ export async function reviewAgainst(args: readonly string[]): Promise<number> {
   }
 }
 
-/** Separates `--base` and `--help` from the options that are passed to `clipstack review`. */
-function readArguments(args: readonly string[]): {
-  readonly base: string | undefined;
-  readonly rest: readonly string[];
-} {
+const ownOptions = ["base", "head", "head-revision"] as const;
+
+/** Separates the own options from those that are passed to `clipstack review`. */
+function readArguments(args: readonly string[]) {
   const { tokens } = parseArgs({
     args: [...args],
     strict: false,
     tokens: true,
-    options: { base: { type: "string" }, help: { type: "boolean", short: "h" } },
+    options: Object.fromEntries(ownOptions.map((name) => [name, { type: "string" }])),
   });
-  const own = tokens.filter((token) => token.kind === "option");
-  if (own.some(({ name }) => name === "help" || name === "h")) return { base: undefined, rest: [] };
-  const bases = own.filter(({ name }) => name === "base");
-  const [last] = bases.slice(-1);
-  if (last !== undefined && (last.value === undefined || last.value === "")) {
-    throw new UserError("--base must name a revision, got none");
-  }
+  const options = tokens.filter((token) => token.kind === "option");
+  const own = options.filter(({ name }) => ownOptions.some((it) => it === name));
+  const empty = own.find(({ value }) => !value);
+  if (empty !== undefined) throw new UserError(`--${empty.name} must have a value, got none`);
   const consumed = new Set(
-    bases.flatMap(({ index, inlineValue }) => (inlineValue ? [index] : [index, index + 1])),
+    own.flatMap(({ index, inlineValue }) => (inlineValue ? [index] : [index, index + 1])),
+  );
+  const values: Readonly<Partial<Record<(typeof ownOptions)[number], string>>> = Object.fromEntries(
+    own.map(({ name, value }) => [name, value]),
   );
   return {
-    base: last?.value ?? "origin/main",
+    ...values,
+    help: options.some(({ name }) => name === "help" || name === "h"),
     rest: args.filter((_, index) => !consumed.has(index)),
   };
 }
@@ -137,19 +159,23 @@ function linkPackages(worktree: string): void {
   }
 }
 
-async function changedFiles(revision: string, signal: AbortSignal): Promise<readonly string[]> {
+/** @param head - Commit; absent: the files of this checkout. */
+async function changedFiles(
+  base: string,
+  head: string | undefined,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
   const run = { cwd: project, cancelSignal: signal };
-  const [edited, added] = await Promise.all([
-    execa("git", ["diff", "--name-only", "-z", revision], run),
-    execa("git", ["ls-files", "--others", "--exclude-standard", "-z"], run),
-  ]);
-  return [edited, added].flatMap(({ stdout }) => stdout.split("\0")).filter((it) => it !== "");
+  const listed = [["diff", "--name-only", "--no-renames", "-z", base, ...(head ? [head] : [])]];
+  if (head === undefined) listed.push(["ls-files", "--others", "--exclude-standard", "-z"]);
+  const found = await Promise.all(listed.map((args) => execa("git", args, run)));
+  return found.flatMap(({ stdout }) => stdout.split("\0")).filter((it) => it !== "");
 }
 
 /** Records the changed files in the synthesized stacks, because images, charts and weights are built from files. */
 function markChangedFiles(outdir: string, files: readonly string[]): void {
   const stacks = join(outdir, "stacks");
-  for (const name of readdirSync(stacks)) {
+  for (const name of existsSync(stacks) ? readdirSync(stacks) : []) {
     const file = join(stacks, name, "cdk.tf.json");
     writeFileSync(file, withChangedFiles(readFileSync(file, "utf8"), files));
   }

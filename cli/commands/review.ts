@@ -2,7 +2,12 @@ import { extname } from "node:path";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { type Review, verdictLevels } from "../../review/changes/stack-review.ts";
 import { attestationOf, attestationProblems } from "../../review/ci/attestation.ts";
-import { type Publication, publications, publishOnGithub } from "../../review/ci/github.ts";
+import {
+  notReviewedComment,
+  type Publication,
+  publications,
+  publishOnGithub,
+} from "../../review/ci/github.ts";
 import { readChanges, readInput, readPlans } from "../../review/ci/read-files.ts";
 import { verifyPlans } from "../../review/ci/verify-plan.ts";
 import type { RuleFinding, StackChange } from "../../review/input/change.ts";
@@ -178,21 +183,30 @@ interface ReviewOutput {
 }
 
 async function runReview(args: ReviewArguments): Promise<ReviewOutput> {
-  const changes = readChanges(args);
-  if (args.verifyPlan.length > 0) return verifyReviewedPlans(args, changes);
-  const result = await reviewChanges(changes, args);
+  if (args.verifyPlan.length > 0) return verifyReviewedPlans(args, readChanges(args));
+  const result = await readAndReview(args).catch(async (error) => {
+    if (args.github !== undefined) {
+      await publishOnGithub({ comment: notReviewedComment(), isAccepted: false }, args.github);
+    }
+    throw error;
+  });
   const unchanged = result.stacks.every(isUnchanged);
   for (const file of args.output) writeOutput(file, renderReview(result, formatOf(file), args));
   const format = args.json ? "json" : args.html ? "html" : "md";
   const code = exitCode(result, args);
   if (args.github !== undefined) {
-    await publishOnGithub(result, renderReview(result, "md", args), args.github, code);
+    const comment = renderReview(result, "md", args);
+    await publishOnGithub({ review: result, comment, isAccepted: code === 0 }, args.github);
   }
   const silent = unchanged && args.onlyChanges && code === 0;
   return {
     text: silent ? "" : renderReview(result, format, args),
     code: args.detailedExitcode && code === 0 && !unchanged ? 2 : code,
   };
+}
+
+async function readAndReview(args: ReviewArguments): Promise<Review> {
+  return reviewChanges(readChanges(args), args);
 }
 
 async function reviewChanges(

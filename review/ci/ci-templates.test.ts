@@ -1,9 +1,9 @@
 import { spawn } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
-import { delimiter, join } from "node:path";
+import { join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { packageFolder } from "../../model-tools/files/folders.ts";
@@ -11,11 +11,9 @@ import manifest from "../package.json" with { type: "json" };
 import { commentMarker } from "../report/comment-markdown.ts";
 
 interface Step {
-  readonly name?: string;
   readonly uses?: string;
   readonly run?: string;
-  readonly if?: string;
-  readonly env?: Readonly<Record<string, string>>;
+  readonly with?: Readonly<Record<string, unknown>>;
 }
 interface Workflow {
   readonly on: unknown;
@@ -26,150 +24,79 @@ interface Workflow {
 }
 
 const read = (path: string) => readFileSync(join(packageFolder, path), "utf8");
-const plan = read(".github/workflows/plan.yml");
-const comment = read(".github/workflows/plan-comment.yml");
 const gitlab = read("docs/ci/gitlab-review.yml");
 const stepsOf = (text: string) =>
   Object.values((parse(text) as Workflow).jobs).flatMap(({ steps }) => steps);
 
-test.each<readonly [string, string]>([
-  ["plan.yml", plan],
-  ["plan-comment.yml", comment],
-  ...["action.yml", "docs/ci/github-plan.yml", "docs/ci/github-drift.yml"].map(
-    (path) => [path, read(path)] as const,
-  ),
-])("%s pins actions by commit, with their version in a comment", (_, text) => {
-  const used = [...text.matchAll(/uses: (\S+)(.*)$/gm)];
-  expect(used.length).toBeGreaterThan(0);
-  for (const [, action, version] of used) {
-    if (action === `clipstack/clipstack@v${manifest.version}`) continue;
-    expect(action).toMatch(/^[\w-]+\/[\w-]+@[0-9a-f]{40}$/);
-    expect(version).toMatch(/^ # v\d+\.\d+\.\d+$/);
-  }
-});
+const template = "create-clipstack/template/.github/workflows";
+const synthesizing = [
+  ".github/workflows/plan.yml",
+  "docs/ci/github-plan.yml",
+  `${template}/synthesize.yml`,
+];
+const reviewing = [
+  ".github/workflows/plan-review.yml",
+  "docs/ci/github-plan-review.yml",
+  `${template}/review.yml`,
+];
 
-test("plan.yml runs the code of a pull request without secrets or write permission", () => {
-  const workflow = parse(plan) as Workflow;
-  expect(workflow.permissions).toEqual({ contents: "read" });
-  expect(workflow.on).toEqual({ pull_request: null });
-  expect(plan).not.toContain("secrets.");
-  expect(plan).toContain("persist-credentials: false");
-});
+test.each([...[...synthesizing, ...reviewing, "action.yml", "docs/ci/github-drift.yml"]])(
+  "%s pins actions by commit, with their version in a comment",
+  (path) => {
+    const used = [...read(path).matchAll(/\buses: (\S+)(.*)$/gm)];
+    expect(used.length).toBeGreaterThan(0);
+    for (const [, action, version] of used) {
+      if (action === `clipstack/clipstack@v${manifest.version}`) continue;
+      expect(action).toMatch(/^[\w-]+\/[\w-]+@[0-9a-f]{40}$/);
+      expect(version).toMatch(/^ # v\d+\.\d+\.\d+$/);
+    }
+  },
+);
 
-test("plan-comment.yml may write comments, but runs no code of a pull request", () => {
-  const workflow = parse(comment) as Workflow;
-  expect(workflow.permissions).toEqual({});
-  expect(Object.values(workflow.jobs).map(({ permissions }) => permissions)).toEqual([
-    { actions: "read", "pull-requests": "write" },
-  ]);
-  expect(stepsOf(comment).map(({ uses }) => uses?.split("@")[0])).toEqual([
-    "actions/download-artifact",
-    undefined,
-  ]);
-  for (const { run } of stepsOf(comment)) expect(run ?? "").not.toContain("${{");
-});
+test.each(synthesizing)(
+  "%s runs the code of a pull request without secrets or write permission",
+  (path) => {
+    const workflow = parse(read(path)) as Workflow;
+    expect(workflow.permissions).toEqual({ contents: "read" });
+    expect(workflow.on).toEqual({ pull_request: null });
+    expect(Object.values(workflow.jobs).some(({ permissions }) => permissions)).toBe(false);
+    expect(read(path)).not.toMatch(/secrets\.|github\.token/);
+    expect(read(path)).toContain("persist-credentials: false");
+  },
+);
 
-test.each([
-  ["plan.yml", plan],
-  ["gitlab-review.yml", gitlab],
-])("%s runs existing scripts of package.json", (_, text) => {
-  const { scripts } = JSON.parse(read("package.json"));
-  const names = [...text.matchAll(/npm run (?:--silent )?([\w:]+)/g)].map((match) => match[1]);
-  expect(names.length).toBeGreaterThan(1);
-  for (const name of names) expect(scripts).toHaveProperty([name ?? ""]);
-});
+test.each(reviewing)(
+  "%s publishes with minimal permissions, but runs no code of a pull request",
+  (path) => {
+    const workflow = parse(read(path)) as Workflow;
+    expect(workflow.permissions).toEqual({});
+    expect(Object.values(workflow.jobs).map(({ permissions }) => permissions)).toEqual([
+      { actions: "read", contents: "read", "pull-requests": "write", statuses: "write" },
+    ]);
+    const steps = stepsOf(read(path));
+    const download = steps.find(({ uses }) => uses?.startsWith("actions/download-artifact@"));
+    // otherwise the artifact could replace files of the reviewer
+    expect(download?.with?.path).toMatch(/^(plan|head|\$\{\{ runner\.temp \}\}\/head)$/);
+    const checkouts = steps.filter(({ uses }) => uses?.startsWith("actions/checkout@"));
+    for (const { with: given } of checkouts) {
+      expect(String(given?.ref)).toMatch(/^(undefined|\$\{\{ steps\.base\.outputs\.sha \}\})$/);
+      expect(given?.["persist-credentials"]).toBe(false);
+    }
+    for (const { run } of steps) expect(run ?? "").not.toMatch(/\$\{\{|git checkout|secrets\./);
+  },
+);
 
-describe("the step that updates the comment", () => {
-  const script = stepsOf(comment).at(-1);
-
-  /** Requests that the step sends to GitHub, with a stub `gh` that returns fixed responses. */
-  async function asked(
-    review: string,
-    head: string,
-    comments: string,
-    { changes = review, number = "7" } = {},
-  ) {
-    const folder = mkdtempSync(join(tmpdir(), "clipstack-comment-"));
-    mkdirSync(join(folder, "review"));
-    writeFileSync(join(folder, "review/changes.md"), changes);
-    writeFileSync(join(folder, "review/number"), `${number}\n`);
-    writeFileSync(join(folder, "review/review.md"), review);
-    writeFileSync(
-      join(folder, "gh"),
-      `#!/bin/sh\nprintf '%s\\n' "$*" >> "${folder}/asked"\ncase "$*" in\n*" -F body="*) ;;\n*/comments*) printf '%s' '${comments}' ;;\n*) printf '%s' '${head}' ;;\nesac\n`,
+test.each([synthesizing[0] ?? "", reviewing[0] ?? "", "docs/ci/gitlab-review.yml"])(
+  "%s runs existing scripts of package.json",
+  (path) => {
+    const { scripts } = JSON.parse(read("package.json"));
+    const names = [...read(path).matchAll(/npm run (?:--silent )?([\w:]+)/g)].map(
+      ([, name]) => name,
     );
-    chmodSync(join(folder, "gh"), 0o755);
-    writeFileSync(join(folder, "asked"), "");
-    const result = await ended("bash", ["-e", "-c", script?.run ?? ""], {
-      cwd: folder,
-      env: {
-        ...process.env,
-        ...script?.env,
-        REPO: "a/b",
-        SHA: "c0ffee",
-        LC_ALL: "C.UTF-8",
-        PATH: `${folder}${delimiter}${process.env.PATH}`,
-      },
-    });
-    const writes = readFileSync(join(folder, "asked"), "utf8")
-      .split("\n")
-      .filter((line) => line.includes("-F body="));
-    return { ...result, writes };
-  }
-
-  test("creates a comment", async () => {
-    expect(await asked(`${commentMarker}\nfine\n`, "c0ffee", "")).toMatchObject({
-      code: 0,
-      writes: ["api --silent --method POST repos/a/b/issues/7/comments -F body=@review/review.md"],
-    });
-  });
-
-  test("updates an existing comment", async () => {
-    expect(await asked(`${commentMarker}\nfine\n`, "c0ffee", "41")).toMatchObject({
-      code: 0,
-      writes: [
-        "api --silent --method PATCH repos/a/b/issues/comments/41 -F body=@review/review.md",
-      ],
-    });
-  });
-
-  test("creates no comment if nothing changes, but updates an existing one", async () => {
-    const same = `${commentMarker}\nnothing changes\n`;
-    expect(await asked(same, "c0ffee", "", { changes: "" })).toMatchObject({ code: 0, writes: [] });
-    expect(await asked(same, "c0ffee", "41", { changes: "" })).toMatchObject({
-      code: 0,
-      writes: [
-        "api --silent --method PATCH repos/a/b/issues/comments/41 -F body=@review/review.md",
-      ],
-    });
-  });
-
-  test("writes nothing if the pull request is closed or has a newer commit", async () => {
-    for (const head of ["", "decaf"]) {
-      expect(await asked(`${commentMarker}\nfine\n`, head, "41")).toMatchObject({
-        code: 0,
-        writes: [],
-      });
-    }
-  });
-
-  test("fails for an invalid number without a request", async () => {
-    const review = `${commentMarker}\nfine\n`;
-    for (const number of ["", "7/../../x", "0", "-1"]) {
-      expect(await asked(review, "c0ffee", "41", { number })).toMatchObject({
-        code: 1,
-        writes: [],
-      });
-    }
-  });
-
-  test.each([
-    ["a text without the marker", "advertisement\n"],
-    ["a text that is too long", `${commentMarker}\n${"é".repeat(65_600)}`],
-  ])("fails for %s and writes nothing", async (_, review) => {
-    expect(await asked(review, "c0ffee", "41")).toMatchObject({ code: 1, writes: [] });
-  });
-});
+    expect(names.length).toBeGreaterThan(0);
+    for (const name of names) expect(scripts).toHaveProperty([name ?? ""]);
+  },
+);
 
 describe("the note of GitLab", () => {
   let server: Server | undefined;
@@ -269,57 +196,44 @@ describe("the note of GitLab", () => {
   });
 });
 
-test("GitLab's review job has no token, and its note job runs no code of the merge request", () => {
+test("GitLab's jobs with a token or the reviewer run no code of the merge request", () => {
   const jobs = parse(gitlab) as Readonly<
     Record<string, { readonly environment?: { readonly name: string }; readonly script: string[] }>
   >;
-  expect(jobs.review?.environment).toBeUndefined();
-  expect(JSON.stringify(jobs.review)).not.toContain("TOKEN");
-  const note = jobs["review-note"];
+  const { synthesize, review, "review-note": note } = jobs;
+  for (const job of [synthesize, review]) {
+    expect(job?.environment).toBeUndefined();
+    expect(JSON.stringify(job)).not.toContain("TOKEN");
+  }
+  const [fetched, worktree, installed] = review?.script ?? [];
+  expect(fetched).toContain('"$CI_MERGE_REQUEST_TARGET_BRANCH_NAME"');
+  expect(worktree).toBe("git worktree add --detach /tmp/reviewer FETCH_HEAD");
+  expect(installed).toMatch(/^cd \/tmp\/reviewer && npm ci/);
   expect(note?.environment?.name).toBe("clipstack-review");
   expect(note?.script.join("\n")).not.toMatch(/npm |docs\/ci\/gitlab-note\.mjs review/);
   expect(note?.script[1]).toMatch(/^git show FETCH_HEAD:/);
 });
 
-describe("a commit that cannot be reviewed replaces an earlier review", () => {
-  /** Comment that the script writes if there is no review. */
-  async function left(script: string, env: Readonly<Record<string, string>>) {
-    const folder = mkdtempSync(join(tmpdir(), "clipstack-not-reviewed-"));
-    const { code } = await ended("bash", ["-ec", script], {
-      cwd: folder,
-      env: { PATH: process.env.PATH, LC_ALL: "C.UTF-8", ...env },
-    });
-    const [text, changes] = ["review.md", "changes.md"].map((file) =>
-      readFileSync(join(folder, file), "utf8"),
-    );
-    expect(changes).toBe(text);
-    return { code, lines: text?.split("\n").filter((line) => line !== "") };
-  }
-  const says = (link: string) => ({
-    code: 0,
-    lines: [
-      commentMarker,
-      "## ⛔ Not reviewed",
-      `c0ffee12 cannot be synthesized or reviewed: [log](${link}).`,
-    ],
+test("a commit that GitLab cannot review replaces an earlier review", async () => {
+  const { review } = parse(gitlab) as { readonly review: { after_script: readonly string[] } };
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-not-reviewed-"));
+  const { code } = await ended("bash", ["-ec", review.after_script.join("\n")], {
+    cwd: folder,
+    env: {
+      ...{ PATH: process.env.PATH, LC_ALL: "C.UTF-8" },
+      ...{ CI_COMMIT_SHORT_SHA: "c0ffee12", CI_JOB_URL: "https://gitlab.example/jobs/1" },
+    },
   });
-
-  test("on GitHub, before the upload and independent of validation", async () => {
-    const steps = stepsOf(plan);
-    const place = steps.findIndex(({ name }) => name === "Report a failed review");
-    expect(steps[place]?.if).toMatch(/^failure\(\)/);
-    const kept = steps.findIndex(({ uses }) => uses?.startsWith("actions/upload-artifact@"));
-    const validated = steps.findIndex(({ name }) => name === "Validate");
-    expect([place < kept, kept < validated]).toEqual([true, true]);
-    const env = { SHA: "c0ffee1234567890", RUN: "https://github.example/runs/1" };
-    expect(await left(steps[place]?.run ?? "", env)).toEqual(says(env.RUN));
-  });
-
-  test("on GitLab", async () => {
-    const { review } = parse(gitlab) as { readonly review: { after_script: readonly string[] } };
-    const env = { CI_COMMIT_SHORT_SHA: "c0ffee12", CI_JOB_URL: "https://gitlab.example/jobs/1" };
-    expect(await left(review.after_script.join("\n"), env)).toEqual(says(env.CI_JOB_URL));
-  });
+  const [text, changes] = ["review.md", "changes.md"].map((file) =>
+    readFileSync(join(folder, file), "utf8"),
+  );
+  expect(code).toBe(0);
+  expect(changes).toBe(text);
+  expect(text?.split("\n").filter((line) => line !== "")).toEqual([
+    commentMarker,
+    "## ⛔ Not reviewed",
+    "c0ffee12 cannot be synthesized or reviewed: [log](https://gitlab.example/jobs/1).",
+  ]);
 });
 
 function ended(

@@ -1,4 +1,6 @@
-import { appendFileSync } from "node:fs";
+import { appendFileSync, readFileSync } from "node:fs";
+import { z } from "zod";
+import { parseAs, parseJson } from "../../contract/parse.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { countNames, type Review } from "../changes/stack-review.ts";
 import { isUnchanged } from "../report/comment-document.ts";
@@ -25,58 +27,98 @@ interface Remark {
   readonly user: { readonly login: string };
 }
 
-/** Publishes a review with the variables of a GitHub workflow, and writes the outputs of the step. */
+/** Result of a review to publish. */
+interface Published {
+  /** Absent if the change cannot be reviewed. */
+  readonly review?: Review;
+  readonly comment: string;
+  readonly isAccepted: boolean;
+}
+
+/**
+ * Publishes a review with the variables of a GitHub workflow, and writes the outputs of the step. Without an open pull request that
+ * has the reviewed commit, nothing is published on one.
+ */
 export async function publishOnGithub(
-  review: Review,
-  comment: string,
+  { review, comment, isAccepted }: Published,
   places: readonly Publication[],
-  code: number,
   env: Environment = process.env,
 ): Promise<void> {
-  const outputs = outputsOf(review).map(([name, value]) => `${name}=${value}\n`);
-  if (env.GITHUB_OUTPUT) appendFileSync(env.GITHUB_OUTPUT, outputs.join(""));
+  const outputs = review === undefined ? [] : outputsOf(review);
+  if (env.GITHUB_OUTPUT) {
+    appendFileSync(
+      env.GITHUB_OUTPUT,
+      outputs.map(([name, value]) => `${name}=${value}\n`).join(""),
+    );
+  }
   if (env.GITHUB_STEP_SUMMARY) appendFileSync(env.GITHUB_STEP_SUMMARY, comment);
   const call = api(env);
-  const author = env.CLIPSTACK_COMMENT_AUTHOR || "github-actions[bot]";
-  const isOwn = ({ body, user }: Remark) =>
-    user.login === author && body?.startsWith(commentMarker) === true;
-  const { level } = review.verdict;
+  if (places.includes("issue") && review !== undefined)
+    await updateIssue(call, review, comment, env);
+  if (!places.some((place) => place !== "issue")) return;
+  const pull = await pullRequestOf(call, env);
+  if (pull === undefined) {
+    console.error("nothing is published: no open pull request has this commit");
+    return;
+  }
+  const label = review === undefined ? labels.blocked : labels[review.verdict.level];
 
   if (places.includes("comment")) {
-    const path = `issues/${pullRequest(env)}/comments`;
-    const own = await find(call, path, isOwn);
+    const path = `issues/${pull.number}/comments`;
+    const own = await find(call, path, isOwn(env));
     if (own !== undefined) await call("PATCH", `issues/comments/${own.id}`, { body: comment });
-    else if (level !== "safe" || !review.stacks.every(isUnchanged)) {
+    else if (label !== labels.safe || !review?.stacks.every(isUnchanged)) {
       await call("POST", path, { body: comment });
     }
   }
   if (places.includes("label")) {
-    const path = `issues/${pullRequest(env)}/labels`;
+    const path = `issues/${pull.number}/labels`;
     const present = (await call("GET", `${path}?per_page=100`)) as { readonly name: string }[];
     for (const { name } of present) {
-      const isOld = name !== labels[level] && Object.values<string>(labels).includes(name);
+      const isOld = name !== label && Object.values<string>(labels).includes(name);
       if (isOld) await call("DELETE", `${path}/${encodeURIComponent(name)}`);
     }
-    await call("POST", path, { labels: [labels[level]] });
+    await call("POST", path, { labels: [label] });
   }
   if (places.includes("status")) {
-    await call("POST", `statuses/${required(env, "CLIPSTACK_SHA")}`, {
-      state: code === 0 ? "success" : "failure",
+    await call("POST", `statuses/${pull.head.sha}`, {
+      state: isAccepted ? "success" : "failure",
       context: "clipstack-review",
-      description: labels[level],
-      target_url: `${env.GITHUB_SERVER_URL}/${env.GITHUB_REPOSITORY}/actions/runs/${env.GITHUB_RUN_ID}`,
+      description: review === undefined ? "not reviewed" : label,
+      target_url: runUrl(env),
     });
   }
-  if (places.includes("issue")) {
-    const open = `issues?state=open&labels=${encodeURIComponent(driftLabel)}`;
-    const own = await find(call, open, isOwn);
-    const hasDrift = review.stacks.some(({ drift }) => drift.length > 0);
-    const update = hasDrift ? { body: comment } : { state: "closed" };
-    if (own !== undefined) await call("PATCH", `issues/${own.number}`, update);
-    else if (hasDrift) {
-      await call("POST", "issues", { title: driftTitle, body: comment, labels: [driftLabel] });
-    }
+}
+
+/** Comment on a commit that cannot be reviewed; it replaces the review of an earlier commit. */
+export function notReviewedComment(env: Environment = process.env): string {
+  return `${commentMarker}\n\n## ⛔ Not reviewed\n\nThe latest commit cannot be synthesized, planned or reviewed: [log](${runUrl(env)}).\n`;
+}
+
+function runUrl(env: Environment): string {
+  return `${env.GITHUB_SERVER_URL}/${env.GITHUB_REPOSITORY}/actions/runs/${env.GITHUB_RUN_ID}`;
+}
+
+async function updateIssue(
+  call: Call,
+  review: Review,
+  comment: string,
+  env: Environment,
+): Promise<void> {
+  const open = `issues?state=open&labels=${encodeURIComponent(driftLabel)}`;
+  const own = await find(call, open, isOwn(env));
+  const hasDrift = review.stacks.some(({ drift }) => drift.length > 0);
+  const update = hasDrift ? { body: comment } : { state: "closed" };
+  if (own !== undefined) await call("PATCH", `issues/${own.number}`, update);
+  else if (hasDrift) {
+    await call("POST", "issues", { title: driftTitle, body: comment, labels: [driftLabel] });
   }
+}
+
+/** Whether the marked comment or issue is by the author of this review, because any user can write the marker. */
+function isOwn(env: Environment): (it: Remark) => boolean {
+  const author = env.CLIPSTACK_COMMENT_AUTHOR || "github-actions[bot]";
+  return ({ body, user }) => user.login === author && body?.startsWith(commentMarker) === true;
 }
 
 function outputsOf({ verdict, stacks }: Review): readonly (readonly [string, string | number])[] {
@@ -133,12 +175,36 @@ function required(env: Environment, name: string): string {
   return value;
 }
 
-function pullRequest(env: Environment): string {
-  const number = required(env, "CLIPSTACK_PULL_REQUEST");
-  if (!/^[1-9]\d{0,9}$/.test(number)) {
-    throw new UserError(
-      `CLIPSTACK_PULL_REQUEST must be the number of a pull request, got '${number}'`,
-    );
+const head = z.object({ sha: z.string().regex(/^[0-9a-f]{40,64}$/) });
+const pullRequest = z.object({ number: z.int().positive(), head });
+type PullRequest = z.infer<typeof pullRequest>;
+
+const eventSchema = z.union([
+  z.object({ pull_request: pullRequest }),
+  z.object({
+    workflow_run: z.object({
+      head_sha: head.shape.sha,
+      head_branch: z.string(),
+      head_repository: z.object({ owner: z.object({ login: z.string() }) }),
+    }),
+  }),
+]);
+
+/**
+ * Pull request of the event that started the workflow, and its commit. A run of another workflow names only its branch and commit if
+ * that is of a fork, and its artifacts are untrusted: GitHub is asked for the open pull request of this branch.
+ */
+async function pullRequestOf(call: Call, env: Environment): Promise<PullRequest | undefined> {
+  const file = required(env, "GITHUB_EVENT_PATH");
+  const event = eventSchema.safeParse(parseJson(readFileSync(file, "utf8"), file)).data;
+  if (event === undefined) {
+    throw new UserError("--github requires an event pull_request or workflow_run");
   }
-  return number;
+  if ("pull_request" in event) return event.pull_request;
+  const { head_sha, head_branch, head_repository } = event.workflow_run;
+  const branch = encodeURIComponent(`${head_repository.owner.login}:${head_branch}`);
+  const pulls = await call("GET", `pulls?state=open&per_page=100&head=${branch}`);
+  return parseAs(z.array(pullRequest), pulls, "GitHub: pulls").find(
+    (pull) => pull.head.sha === head_sha,
+  );
 }
