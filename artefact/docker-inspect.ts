@@ -33,6 +33,7 @@ export const inspectedContainer = z.object({
     Health: z
       .object({
         Status: z.string(),
+        FailingStreak: z.number().default(0),
         Log: orEmpty(z.object({ ExitCode: z.number(), Output: z.string().default("") })),
       })
       .nullish(),

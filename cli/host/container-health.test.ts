@@ -1,52 +1,46 @@
 import { describe, expect, test } from "vitest";
-import { type ContainerState, judgeState, parseState, stateText } from "./container-health.ts";
+import { inspected } from "../../verify/test-containers.ts";
+import { judgeState, stateText } from "./container-health.ts";
 
-const starting: ContainerState = {
-  status: "running",
-  exitCode: 0,
-  oomKilled: false,
-  error: "",
-  restarts: 0,
-  health: { status: "starting", failures: 0, retries: 6, probe: "" },
-};
-const state = (changes: Partial<ContainerState>): ContainerState => ({ ...starting, ...changes });
+interface State {
+  readonly status?: string;
+  readonly exitCode?: number;
+  readonly oomKilled?: boolean;
+  readonly error?: string;
+  readonly restarts?: number;
+  readonly health?: { readonly status: string; readonly failures: number; readonly probe: string };
+}
+
 const health = (status: string, failures = 6, probe = "") => ({
-  health: { status, failures, retries: 6, probe },
+  health: { status, failures, probe },
 });
-const judge = (now: Partial<ContainerState>, first: Partial<ContainerState> = {}) =>
-  judgeState(state(now), state(first));
-
-test("parses the output of docker inspect, including the last probe", () => {
-  const text = JSON.stringify([
-    {
-      RestartCount: 2,
-      State: {
-        Status: "running",
-        ExitCode: 0,
-        OOMKilled: false,
-        Error: "",
-        Health: {
-          Status: "unhealthy",
-          FailingStreak: 7,
-          Log: [{ Output: "x" }, { Output: "503\n" }],
-        },
+/** Container with six probes until it is unhealthy, which starts unless the state says otherwise. */
+function container(state: State) {
+  const {
+    status = "running",
+    exitCode = 0,
+    oomKilled = false,
+    error = "",
+    restarts = 0,
+    health: probed,
+  } = { ...health("starting", 0), ...state };
+  return inspected((raw) => {
+    raw.RestartCount = restarts;
+    raw.State = {
+      ...raw.State,
+      ...{ Status: status, ExitCode: exitCode, OOMKilled: oomKilled, Error: error },
+      Health: probed && {
+        Status: probed.status,
+        FailingStreak: probed.failures,
+        Log: [
+          { ExitCode: 1, Output: "before" },
+          { ExitCode: 1, Output: `${probed.probe}\n` },
+        ],
       },
-      Config: { Healthcheck: { Retries: 6 } },
-    },
-  ]);
-  expect(parseState(text)).toEqual(state({ restarts: 2, ...health("unhealthy", 7, "503") }));
-});
-
-test("parses a container without a health check", () => {
-  const text = JSON.stringify([
-    {
-      RestartCount: 0,
-      State: { Status: "running", ExitCode: 0, OOMKilled: false, Error: "" },
-      Config: {},
-    },
-  ]);
-  expect(parseState(text).health).toBeUndefined();
-});
+    };
+  });
+}
+const judge = (now: State, first: State = {}) => judgeState(container(now), container(first));
 
 describe("a container", () => {
   test("that starts is waiting, and a healthy one is ready", () => {
@@ -111,6 +105,7 @@ describe("a container", () => {
 
   test("without a health check has failed once it runs", () => {
     expect(judge({ health: undefined })).toEqual({ failed: "has no health check" });
+    expect(judge(health("none"))).toEqual({ failed: "has no health check" });
     expect(judge({ health: undefined, status: "created" })).toBe("waiting");
   });
 
@@ -120,6 +115,6 @@ describe("a container", () => {
 });
 
 test("renders a state", () => {
-  expect(stateText(starting)).toBe("running, starting");
-  expect(stateText(state({ status: "restarting", restarts: 1 }))).toBe("restarting, 1 restart");
+  expect(stateText(container({}))).toBe("running, starting");
+  expect(stateText(container({ status: "restarting", restarts: 1 }))).toBe("restarting, 1 restart");
 });

@@ -2,7 +2,6 @@ import { existsSync } from "node:fs";
 import { dirname, relative } from "node:path";
 import { z } from "zod";
 import type { DeployedState, Inspection } from "../../artefact/docker-inspect.ts";
-import { inspectedContainer } from "../../artefact/docker-inspect.ts";
 import { type Environment, environment, environmentOutput } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { SynthesizedFile } from "../shared/artefact.ts";
@@ -137,27 +136,12 @@ export async function inspectContainers(
   names: readonly string[],
   signal?: AbortSignal,
 ): Promise<Inspection> {
-  if (names.length === 0) return { ok: true, containers: new Map() };
   try {
-    const docker = new Docker(endpoint, signal);
-    const { stdout, stderr, exitCode } = await docker.run(
-      "inspect",
-      "--type",
-      "container",
-      ...names,
-    );
-    const missing = /no such (?:container|object)/i.test(stderr);
-    if (exitCode !== 0 && !missing) {
-      return { ok: false, message: `docker inspect failed: ${stderr.trim().split("\n").at(-1)}` };
-    }
-    const found = z.array(inspectedContainer).parse(JSON.parse(stdout || "[]"));
+    const found = await new Docker(endpoint, signal).inspect(...names);
     return { ok: true, containers: new Map(found.map((it) => [it.Name, it])) };
   } catch (error) {
-    if (error instanceof DockerError) return { ok: false, message: error.message };
-    if (error instanceof z.ZodError) {
-      const issue = error.issues[0];
-      const message = `docker inspect: ${issue?.path.join(".")}: ${issue?.message}`;
-      return { ok: false, message };
+    if (error instanceof DockerError || error instanceof UserError) {
+      return { ok: false, message: error.message };
     }
     throw error;
   }

@@ -1,3 +1,7 @@
+import { z } from "zod";
+import { type InspectedContainer, inspectedContainer } from "../../artefact/docker-inspect.ts";
+import { parseAs } from "../../contract/parse.ts";
+import { UserError } from "../../contract/user-error.ts";
 import type { Problem } from "../shared/problem.ts";
 import { type ProgramOptions, type ProgramResult, runProgram } from "../shared/run-program.ts";
 import { explainSsh, sshTarget } from "./ssh.ts";
@@ -47,6 +51,18 @@ export class Docker {
     const problem = dockerProblem(result, this.endpoint, timeoutMs);
     if (problem === undefined) return result;
     throw new DockerError(problem);
+  }
+
+  /** Inspects containers by name or id; missing ones are omitted. */
+  async inspect(...containers: readonly string[]): Promise<readonly InspectedContainer[]> {
+    if (containers.length === 0) return [];
+    const { exitCode, stdout, stderr } = await this.run(
+      ...["inspect", "--type", "container", ...containers],
+    );
+    if (exitCode !== 0 && !/no such (?:container|object)/i.test(stderr)) {
+      throw new UserError(`docker inspect failed: ${stderr.trim().split("\n").at(-1)}`);
+    }
+    return parseAs(z.array(inspectedContainer), JSON.parse(stdout || "[]"), "docker inspect");
   }
 }
 

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { z } from "zod";
 import { readEnvironment } from "../../artefact/artefact.ts";
+import type { InspectedContainer } from "../../artefact/docker-inspect.ts";
 import type { TunableKind } from "../../contract/deployed-model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { modelRepositoryMount } from "../../contract/server/server-env.ts";
@@ -28,25 +28,6 @@ export interface DeployedToHost extends DeployedVersion {
   /** Services that run the model themselves and keep version 1. */
   readonly unchanged: readonly string[];
 }
-
-/** Fields of `docker inspect`. */
-const container = z.object({
-  Name: z.string().transform((name) => name.replace(/^\//, "")),
-  Image: z.string(),
-  Config: z.object({
-    Cmd: z.array(z.string()).nullish(),
-    Env: z.array(z.string()).nullish(),
-  }),
-  NetworkSettings: z.object({ Networks: z.record(z.string(), z.unknown()) }),
-  Mounts: z.array(
-    z.object({
-      Name: z.string().optional(),
-      Source: z.string().optional(),
-      Destination: z.string(),
-    }),
-  ),
-});
-type Container = z.infer<typeof container>;
 
 /** One-shot container that applies the configuration of a model to a Triton server of the host. */
 interface Target {
@@ -106,18 +87,20 @@ export async function deployToHost(options: DeployToHostOptions): Promise<Deploy
 }
 
 /** Containers of an environment, including those that have ended. */
-async function containersOf(docker: Docker, environment: string): Promise<readonly Container[]> {
+async function containersOf(
+  docker: Docker,
+  environment: string,
+): Promise<readonly InspectedContainer[]> {
   const label = `label=clipstack.environment=${environment}`;
   const ids = (await succeed(docker.run("ps", "--all", "--quiet", "--filter", label)))
     .split("\n")
     .filter((id) => id !== "");
-  if (ids.length === 0) return [];
-  return z.array(container).parse(JSON.parse(await succeed(docker.run("inspect", ...ids))));
+  return docker.inspect(...ids);
 }
 
-function targetsOf(containers: readonly Container[], model: string): readonly Target[] {
+function targetsOf(containers: readonly InspectedContainer[], model: string): readonly Target[] {
   return containers.flatMap(({ Image, Config }): readonly Target[] => {
-    const [role, ...args] = Config.Cmd ?? [];
+    const [role, ...args] = Config.Cmd;
     const optionValue = (option: string) => args[args.indexOf(option) + 1];
     if (role !== "apply-config" || optionValue("--model") !== model) return [];
     if (!args.includes("--server")) return [];
@@ -133,7 +116,7 @@ function targetsOf(containers: readonly Container[], model: string): readonly Ta
     return [
       {
         url,
-        key: Config.Env?.find((line) => line.startsWith(prefix))?.slice(prefix.length),
+        key: Config.Env.find((line) => line.startsWith(prefix))?.slice(prefix.length),
         image: Image,
         network: Object.keys(triton.NetworkSettings.Networks)[0] ?? "",
         volume: mountOf(nextModelName(folder)),
