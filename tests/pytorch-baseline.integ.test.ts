@@ -103,7 +103,7 @@ describe.skipIf(pytorch === undefined)(`requests to the PyTorch baseline${skippe
     await child?.stop(5);
   });
 
-  const images = readSamples(fileURLToPath(new URL("../model-tools/samples", import.meta.url)), 8);
+  const images = readSamples();
 
   async function start(file: string) {
     const [port] = await freePorts(1);

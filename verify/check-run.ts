@@ -9,7 +9,8 @@ import {
 import { UserError } from "../contract/user-error.ts";
 import { describeCommit, describeMachine } from "../target/readings/machine.ts";
 import { parityLimits } from "../target/reference/parity.ts";
-import type { ChooseModel, ReferenceModel, SampleImage } from "../target/reference/reference.ts";
+import type { ChooseModel, ReferenceModel } from "../target/reference/reference.ts";
+import type { References } from "../target/reference/references.ts";
 import { reason } from "../target/requests/http-client.ts";
 import { serverVersion } from "../target/service/server-version.ts";
 import type { TargetService } from "../target/service/target-service.ts";
@@ -39,7 +40,6 @@ export interface CheckOptions {
   readonly onEvent: (event: VerifyEvent) => void;
 }
 
-export const sampleLimit = 8;
 /** Server name in the record if no server responded. */
 const unknownServer = "clipstack";
 
@@ -170,7 +170,7 @@ export interface CheckedEnvironment {
 export async function recordOf(
   startedAt: Date,
   target: VerifyTarget,
-  samples: readonly SampleImage[],
+  { samples }: References,
   environments: readonly CheckedEnvironment[],
   options: CheckOptions,
 ): Promise<VerifyRecord> {

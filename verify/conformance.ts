@@ -6,25 +6,15 @@ import type { Modality, ModelSpec } from "../contract/model-spec.ts";
 import type { OpenTarget } from "../target/open/open-target.ts";
 import { openServer, type ServerSource } from "../target/open/server.ts";
 import { compareWith, judgeParity, parityLimits } from "../target/reference/parity.ts";
-import {
-  type Preprocess,
-  type ReferenceItem,
-  References,
-  readSamples,
-} from "../target/reference/reference.ts";
-import { longText, makeTextReference } from "../target/reference/text-reference.ts";
+import type { ReferenceItem } from "../target/reference/reference.ts";
+import { References } from "../target/reference/references.ts";
+import { longText } from "../target/reference/text-reference.ts";
 import { type HttpClient, jsonOf, openHttpClient, reason } from "../target/requests/http-client.ts";
 import { prepareRequests } from "../target/requests/prepare.ts";
 import { protocolOf } from "../target/requests/server-protocol.ts";
 import type { TargetEndpoint } from "../target/requests/target-endpoint.ts";
 import { cosine, norm } from "../target/stats/statistics.ts";
-import {
-  type CheckedEnvironment,
-  type CheckOptions,
-  CheckRun,
-  recordOf,
-  sampleLimit,
-} from "./check-run.ts";
+import { type CheckedEnvironment, type CheckOptions, CheckRun, recordOf } from "./check-run.ts";
 import { malformedBodies } from "./malformed-bodies.ts";
 
 export interface ConformanceOptions extends CheckOptions {
@@ -32,9 +22,6 @@ export interface ConformanceOptions extends CheckOptions {
   readonly spec: ModelSpec;
   /** Towers that every server must have. */
   readonly modalities: readonly Modality[];
-  /** Folder of sample images. */
-  readonly samples: string;
-  readonly preprocess: Preprocess;
 }
 
 /** Server under test with one tower, and what it must return. */
@@ -67,13 +54,12 @@ export async function verifyServers(options: ConformanceOptions): Promise<Verify
   const { servers, spec, modalities, signal } = options;
   setMaxListeners(2 * burst, signal);
   const startedAt = new Date();
-  const samples = readSamples(options.samples, sampleLimit);
   const onPhase = (text: string) => options.onEvent({ kind: "phase", text });
   const models = await Promise.all(
     modalities.map((modality) => options.chooseModel(spec, modality, undefined, "")),
   );
-  const images = await new References(samples, options.preprocess, onPhase).forModels(models);
-  const references = { image: images, text: await makeTextReference(models) };
+  const references = new References(onPhase);
+  const { reference, textReference } = await references.forModels(models);
   const checked: CheckedEnvironment[] = [];
   for (const server of servers) {
     const environment = new URL(server.url).host;
@@ -95,12 +81,12 @@ export async function verifyServers(options: ConformanceOptions): Promise<Verify
     }
     for (const [i, tower] of opened.entries()) {
       if (tower.status === "rejected") continue;
-      const items = references[modalities[i]!].get(spec.name) ?? [];
+      const items = (modalities[i] === "text" ? textReference : reference).get(spec.name) ?? [];
       await checkTower(tower.value, items, run, options);
     }
     checked.push({ models, run });
   }
-  return recordOf(startedAt, "addresses", samples, checked, options);
+  return recordOf(startedAt, "addresses", references, checked, options);
 }
 
 async function checkTower(

@@ -5,71 +5,45 @@ import type { SimulationPlan } from "../artefact/simulation-types.ts";
 import type { VerifyRecord } from "../bench/record/record.ts";
 import type { Environment } from "../contract/environment.ts";
 import { UserError } from "../contract/user-error.ts";
-import {
-  type Preprocess,
-  type ReferenceModel,
-  References,
-  readSamples,
-  referenceModels,
-} from "../target/reference/reference.ts";
-import { makeTextReference } from "../target/reference/text-reference.ts";
+import { type ReferenceModel, referenceModels } from "../target/reference/reference.ts";
+import { References, type Samples } from "../target/reference/references.ts";
 import {
   type DeployedEnvironment,
   openDeployedServices,
 } from "../target/service/deployed-environment.ts";
 import { subjectOf } from "../target/service/local-environment.ts";
 import type { EnvironmentSubject } from "../target/subject/subject.ts";
-import {
-  type CheckedEnvironment,
-  type CheckOptions,
-  CheckRun,
-  recordOf,
-  sampleLimit,
-} from "./check-run.ts";
-import type { CheckContext } from "./checks/check.ts";
+import { type CheckedEnvironment, type CheckOptions, CheckRun, recordOf } from "./check-run.ts";
 import { declaredBlocks } from "./checks/declared-blocks.ts";
 
 export interface VerifyDeployedOptions extends CheckOptions {
   readonly environments: readonly DeployedEnvironment[];
-  /** Folder of sample images. */
-  readonly samples: string;
-  readonly preprocess: Preprocess;
 }
 
 /** Checks deployed environments: sends the requests of the simulation, and inspects containers and objects. Stops nothing. */
 export async function verifyDeployed(options: VerifyDeployedOptions): Promise<VerifyRecord> {
   const startedAt = new Date();
   const artefacts = options.environments.map((it) => readArtefact(it.file, it.displayPath));
-  const samples = readSamples(options.samples, sampleLimit);
-  const references = new References(samples, options.preprocess, (text) =>
-    options.onEvent({ kind: "phase", text }),
-  );
+  const references = new References((text) => options.onEvent({ kind: "phase", text }));
   const environments: CheckedEnvironment[] = [];
   for (const [index, environment] of options.environments.entries()) {
     options.signal.throwIfAborted();
     const artefact = artefacts[index] as Artefact;
     const moduleFolder = dirname(resolve(environment.file));
     const models = await referenceModels(artefact, moduleFolder, options.chooseModel);
-    const reference = await references.forModels(models);
+    const samples = await references.forModels(models);
     const run = new CheckRun(artefact.environment.name, options);
-    const textReference = await makeTextReference(models);
-    const subject = await runDeployed(
-      environment,
-      artefact,
-      run,
-      { reference, textReference },
-      models,
-    );
+    const subject = await runDeployed(environment, artefact, run, samples, models);
     environments.push({ subject, models, run });
   }
-  return recordOf(startedAt, "deployed", samples, environments, options);
+  return recordOf(startedAt, "deployed", references, environments, options);
 }
 
 async function runDeployed(
   environment: DeployedEnvironment,
   declared: Artefact,
   run: CheckRun,
-  references: Pick<CheckContext, "reference" | "textReference">,
+  samples: Samples,
   models: readonly ReferenceModel[],
 ): Promise<EnvironmentSubject> {
   const began = performance.now();
@@ -86,7 +60,7 @@ async function runDeployed(
       target: "deployed",
       services: target.services,
       plan: planOf(declared, moduleFolder),
-      ...references,
+      ...samples,
       deployment: { environment, artefact, blocks, inspection, cluster, moduleFolder, models },
     });
   } finally {

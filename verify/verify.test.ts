@@ -14,8 +14,6 @@ import {
 import { parseRecord, type VerifyRecord } from "../bench/record/record.ts";
 import { defaultModel } from "../contract/models/index.ts";
 import { UserError } from "../contract/user-error.ts";
-import { normalised } from "../inference/preprocess/image-tensor.ts";
-import { preprocess } from "../inference/preprocess/preprocess.ts";
 import { generateModel } from "../model-tools/generate/generate.ts";
 import { tinyModel } from "../model-tools/generate/test-model.ts";
 import type { VerifyEvent } from "./check-run.ts";
@@ -65,9 +63,6 @@ async function run(
       file: model,
       subject: { name: "tiny", weights: "random" },
     }),
-    samples: join(project, "model-tools/samples"),
-    preprocess: async (image, input) =>
-      normalised(await preprocess(image, input, { maxPixels: 100_000_000 }), input),
     portOffset: 0,
     secondsPerEndpoint: 0.3,
     signal: new AbortController().signal,

@@ -7,14 +7,8 @@ import type { ModelFiles, SimulationPlan } from "../artefact/simulation-types.ts
 import type { VerifyRecord } from "../bench/record/record.ts";
 import type { Modality } from "../contract/model-spec.ts";
 import { UserError } from "../contract/user-error.ts";
-import {
-  type Preprocess,
-  type ReferenceModel,
-  References,
-  readSamples,
-  referenceModels,
-} from "../target/reference/reference.ts";
-import { makeTextReference } from "../target/reference/text-reference.ts";
+import { type ReferenceModel, referenceModels } from "../target/reference/reference.ts";
+import { References, type Samples } from "../target/reference/references.ts";
 import {
   type EnvironmentFile,
   planFor,
@@ -22,14 +16,7 @@ import {
   subjectOf,
 } from "../target/service/local-environment.ts";
 import type { EnvironmentSubject } from "../target/subject/subject.ts";
-import {
-  type CheckedEnvironment,
-  type CheckOptions,
-  CheckRun,
-  recordOf,
-  sampleLimit,
-} from "./check-run.ts";
-import type { CheckContext } from "./checks/check.ts";
+import { type CheckedEnvironment, type CheckOptions, CheckRun, recordOf } from "./check-run.ts";
 
 export interface VerifyOptions extends CheckOptions, ServerCommands {
   readonly environments: readonly EnvironmentFile[];
@@ -41,9 +28,6 @@ export interface VerifyOptions extends CheckOptions, ServerCommands {
   readonly replaceModels: (environment: string) => boolean;
   /** Whether an environment without the files of its models is skipped. @default - it is an error */
   readonly skipUnavailable?: boolean;
-  /** Folder of sample images. */
-  readonly samples: string;
-  readonly preprocess: Preprocess;
   /**
    * Maximum start time in seconds, even if the synthesized one is longer.
    *
@@ -82,21 +66,17 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
       prepared.map(({ artefact, plan }) => ({ environment: artefact.environment.name, plan })),
     );
 
-    const samples = readSamples(options.samples, sampleLimit);
-    const references = new References(samples, options.preprocess, (text) =>
-      options.onEvent({ kind: "phase", text }),
-    );
+    const references = new References((text) => options.onEvent({ kind: "phase", text }));
     const environments: CheckedEnvironment[] = [];
     for (const environment of prepared) {
       options.signal.throwIfAborted();
-      const reference = await references.forModels(environment.models);
+      const samples = await references.forModels(environment.models);
       const run = new CheckRun(environment.artefact.environment.name, options);
-      const textReference = await makeTextReference(environment.models);
-      const subject = await runSimulation(environment, run, { reference, textReference }, options);
+      const subject = await runSimulation(environment, run, samples, options);
       environments.push({ subject, models: environment.models, run });
     }
     const checked = [...environments, ...unavailable];
-    return await recordOf(startedAt, "simulation", samples, checked, options);
+    return await recordOf(startedAt, "simulation", references, checked, options);
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
@@ -136,7 +116,7 @@ interface Prepared extends EnvironmentFile {
 async function runSimulation(
   environment: Prepared,
   run: CheckRun,
-  references: Pick<CheckContext, "reference" | "textReference">,
+  samples: Samples,
   { serverCommand, pytorch, signal, startLimitSeconds = defaultStartLimitSeconds }: VerifyOptions,
 ): Promise<EnvironmentSubject> {
   const began = performance.now();
@@ -151,7 +131,7 @@ async function runSimulation(
   const stopNow = () => void target.stop();
   signal.addEventListener("abort", stopNow, { once: true });
   try {
-    await run.run({ target: "simulation", services: target.services, plan, ...references });
+    await run.run({ target: "simulation", services: target.services, plan, ...samples });
   } finally {
     signal.removeEventListener("abort", stopNow);
     await target.close();

@@ -7,24 +7,19 @@ import { freePorts } from "../../artefact/free-ports.ts";
 import { embedsDocument } from "../../artefact/test-artefact.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { normalised } from "../../inference/preprocess/image-tensor.ts";
-import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import type { SimulatedSource } from "../../target/open/simulation.ts";
 import { readImages } from "../../target/reference/read-images.ts";
-import { makeReference, readSamples } from "../../target/reference/reference.ts";
+import { makeReference, readSamples, samplesFolder } from "../../target/reference/reference.ts";
 import { verdictOf } from "../report/verdict.ts";
 import { defaultSettings, runBench } from "./bench-run.ts";
 import { finishBenchRecord, newBenchRecord } from "./compose-record.ts";
 
 const project = fileURLToPath(new URL("../../", import.meta.url));
-const samples = join(project, "model-tools/samples");
 const folder = mkdtempSync(join(tmpdir(), "clipstack-a-a-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const { input } = imageTowerOf(defaultModel);
-const prepare = async (image: Uint8Array) =>
-  normalised(await preprocess(image, input, { maxPixels: 100_000_000 }), input);
 
 /** Environment with one embed server. */
 async function environment(name: string): Promise<SimulatedSource> {
@@ -46,7 +41,7 @@ async function environment(name: string): Promise<SimulatedSource> {
 }
 
 async function benchIdentical() {
-  const items = (await readImages(samples, prepare, input)).slice(0, 3);
+  const items = (await readImages(samplesFolder, input)).slice(0, 3);
   const settings = {
     ...defaultSettings,
     ...{ endpoints: [], rounds: 5, windowSeconds: 0.3, warmupSeconds: 0.3 },
@@ -68,11 +63,10 @@ async function benchIdentical() {
     endpoints: [{ endpoint: "embed-http", payload: "jpeg", serialization: "binary", byName: true }],
     batchSizes: [1],
     loads: [{ kind: "closed loop", concurrency: 2 }],
-    reference: await makeReference(
-      readSamples(samples, 3),
-      { spec: defaultModel, file: await tinyModel() },
-      prepare,
-    ),
+    reference: await makeReference(readSamples(3), {
+      spec: defaultModel,
+      file: await tinyModel(),
+    }),
   });
   return finishBenchRecord(record, imageTowerOf(defaultModel));
 }

@@ -2,12 +2,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
-import { normalised } from "../../inference/preprocess/image-tensor.ts";
-import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { tinyModel } from "../../model-tools/generate/test-model.ts";
 import type { SimulatedSource } from "../../target/open/simulation.ts";
 import { readImages } from "../../target/reference/read-images.ts";
-import { makeReference, readSamples } from "../../target/reference/reference.ts";
+import { makeReference, readSamples, samplesFolder } from "../../target/reference/reference.ts";
 import type { TargetEndpoint } from "../../target/requests/target-endpoint.ts";
 import type { BenchContext } from "../measure/bench-events.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
@@ -89,15 +87,8 @@ export async function simulationOf(
 /** The first sample images as items of a load, and with their embeddings by a model file. */
 export async function testImages(count: number, file: string) {
   const { input } = imageTowerOf(openclipVitB32);
-  const folder = join(project, "model-tools/samples");
-  const prepare = async (image: Uint8Array) =>
-    normalised(await preprocess(image, input, { maxPixels: 100_000_000 }), input);
   return {
-    items: (await readImages(folder, prepare, input)).slice(0, count),
-    reference: await makeReference(
-      readSamples(folder, count),
-      { spec: openclipVitB32, file },
-      prepare,
-    ),
+    items: (await readImages(samplesFolder, input)).slice(0, count),
+    reference: await makeReference(readSamples(count), { spec: openclipVitB32, file }),
   };
 }

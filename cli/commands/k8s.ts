@@ -1,7 +1,6 @@
-import { join } from "node:path";
 import type { Command } from "commander";
 import { UserError } from "../../contract/user-error.ts";
-import { packageFolder, projectFolder } from "../../model-tools/files/folders.ts";
+import { projectFolder } from "../../model-tools/files/folders.ts";
 import { readSamples } from "../../target/reference/reference.ts";
 import type { ClusterDrill, ClusterDrillOptions } from "../../verify/drills/cluster-run.ts";
 import type { DrillRecord } from "../../verify/drills/drill-record.ts";
@@ -10,12 +9,7 @@ import { runClusterDrill } from "../../verify/drills/run-cluster-drill.ts";
 import { apiKeyVariable } from "../cluster/deployed-environments.ts";
 import { addTargetOptions, drillTarget, type TargetArguments } from "../cluster/drill-target.ts";
 import { registerManifests } from "../cluster/manifests.ts";
-import {
-  addDrillOutput,
-  type DrillOutput,
-  outputDrill,
-  sampleLimit,
-} from "../prepare/drill-output.ts";
+import { addDrillOutput, type DrillOutput, outputDrill } from "../prepare/drill-output.ts";
 import { numberUpTo, wholeNumber } from "../shared/option-values.ts";
 
 /** Requests per second that two pods of kind-local sustain without triggering the autoscaler. */
@@ -46,7 +40,7 @@ async function drillCluster(
   return runClusterDrill(drill, {
     ...options,
     repository: projectFolder,
-    images: readSamples(join(packageFolder, "model-tools/samples"), sampleLimit),
+    images: readSamples(),
     apiKey: target.requiresKey ? apiKey : undefined,
   });
 }

@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { readEnvironment } from "../../artefact/artefact.ts";
 import type { TunableKind } from "../../contract/deployed-model-config.ts";
@@ -12,7 +11,6 @@ import {
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { elementArrays, elementCount } from "../../contract/tensor.ts";
 import { kindModality, tritonModelName } from "../../contract/triton-models.ts";
-import { packageFolder } from "../../model-tools/files/folders.ts";
 import { countCodes, isGood } from "../../target/load/samples.ts";
 import { startLoad } from "../../target/load/start-load.ts";
 import { readSamples } from "../../target/reference/reference.ts";
@@ -158,7 +156,7 @@ function itemOf(spec: ModelSpec, modelKind: TunableKind): LoadItem {
     const ids = new elementArrays[dataType as "INT64" | "INT32"](elementCount(dims));
     return { text: "a photo", ids };
   }
-  const [image] = readSamples(join(packageFolder, "model-tools/samples"), 1);
+  const [image] = readSamples(1);
   const { dims } = normalisedImage(imageTowerOf(spec));
   return { ...image!, tensor: new Float32Array(elementCount(dims)) };
 }

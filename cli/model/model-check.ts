@@ -1,4 +1,4 @@
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { imageTowerOf, requireTower, textTowerOf } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
@@ -126,9 +126,8 @@ async function checkTower<M extends Modality>(
 async function imagesOf(spec: ModelSpec): Promise<readonly Uint8Array[]> {
   const { input } = imageTowerOf(spec);
   const { maximum } = spec.batching;
-  const folder = join(import.meta.dirname, "../../model-tools/samples");
   const pixels = await Promise.all(
-    readSamples(folder, maximum).map(({ bytes }) =>
+    readSamples(maximum).map(({ bytes }) =>
       preprocess(bytes, input, { maxPixels: maxImagePixels }),
     ),
   );

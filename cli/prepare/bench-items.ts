@@ -1,23 +1,19 @@
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import type { BenchRecord } from "../../bench/record/bench-record.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import type { ModelTower } from "../../contract/model-spec.ts";
-import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { normalised } from "../../inference/preprocess/image-tensor.ts";
-import { preprocess } from "../../inference/preprocess/preprocess.ts";
-import { packageFolder } from "../../model-tools/files/folders.ts";
 import { readImages } from "../../target/reference/read-images.ts";
 import { readTexts, tokenizedTexts } from "../../target/reference/read-texts.ts";
 import {
   makeReference,
-  type Preprocess,
   type ReferenceItem,
   readSamples,
+  sampleLimit,
+  samplesFolder,
 } from "../../target/reference/reference.ts";
 import { embedTexts, sampleTexts } from "../../target/reference/text-reference.ts";
 import type { LoadItem } from "../../target/requests/load-items.ts";
-import { sampleLimit } from "../../verify/check-run.ts";
 import type { BenchArguments } from "./bench-options.ts";
 
 /** Images or texts of a run. */
@@ -45,12 +41,12 @@ export async function readBenchItems(
     return await textItems({ spec, file }, texts, onPhase);
   }
   if (texts !== undefined) throw new UserError("--texts requires --modality text");
-  const folder = resolve(images ?? join(packageFolder, "model-tools/samples"));
+  const folder = images === undefined ? samplesFolder : resolve(images);
   onPhase("read the images");
-  const items = await readImages(folder, preprocessImage, imageTowerOf(spec).input);
-  const samples = readSamples(folder, sampleLimit);
+  const items = await readImages(folder, imageTowerOf(spec).input);
+  const samples = readSamples(sampleLimit, folder);
   onPhase(`reference embeddings of ${samples.length} images`);
-  const reference = await makeReference(samples, { spec, file }, preprocessImage);
+  const reference = await makeReference(samples, { spec, file });
   const sizes = items.map(({ bytes }) => bytes.byteLength);
   return {
     items,
@@ -88,7 +84,3 @@ function settingsOf(
   const bytes = sizes.reduce((sum, size) => sum + size, 0);
   return { source, count: sizes.length, meanBytes: Math.round(bytes / sizes.length) };
 }
-
-const preprocessImage: Preprocess = async (image, input) => {
-  return normalised(await preprocess(image, input, { maxPixels: maxImagePixels }), input);
-};

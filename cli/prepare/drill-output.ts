@@ -10,9 +10,6 @@ import type { DrillRecord } from "../../verify/drills/drill-record.ts";
 import { drillReport } from "../../verify/drills/drill-report.ts";
 import { writeOutput } from "../shared/write-output.ts";
 
-/** Number of sample images in the load of a drill. */
-export const sampleLimit = 8;
-
 /** Options for the record of a drill. */
 export interface DrillOutput {
   readonly report: string;

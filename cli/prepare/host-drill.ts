@@ -1,9 +1,8 @@
-import { join } from "node:path";
 import { readArtefact } from "../../artefact/artefact.ts";
 import { workloadsBehind } from "../../artefact/simulated-process.ts";
 import { serverEnv } from "../../contract/server/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { packageFolder, projectFolder } from "../../model-tools/files/folders.ts";
+import { projectFolder } from "../../model-tools/files/folders.ts";
 import { readSamples } from "../../target/reference/reference.ts";
 import type {
   DeployedEnvironment,
@@ -20,7 +19,6 @@ import {
 import { runDrill } from "../../verify/drills/run-drill.ts";
 import { inspectContainers } from "../host/deployment.ts";
 import { Docker } from "../host/docker-command.ts";
-import { sampleLimit } from "./drill-output.ts";
 
 /** Timeout of a command of the engine: a restart waits for the grace period of the container. */
 const commandMs = 180_000;
@@ -86,7 +84,7 @@ export function drillHost(
     // the excess clients retry after 100 ms: many would only load this machine
     concurrency: Math.ceil(1.25 * options.target.queueSize),
     repository: projectFolder,
-    images: readSamples(join(packageFolder, "model-tools/samples"), sampleLimit),
+    images: readSamples(),
   };
   return runDrill(drill, complete, () => HostRun.open(complete));
 }

@@ -1,13 +1,9 @@
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import type { VerifyRecord } from "../../bench/record/record.ts";
-import type { ImageInput, Modality, ModelSpec } from "../../contract/model-spec.ts";
-import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
+import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { normalised } from "../../inference/preprocess/image-tensor.ts";
-import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import {
-  packageFolder,
   projectFolder,
   projectRepository,
   reportsFolder,
@@ -108,9 +104,6 @@ export async function verifyEnvironments(
         if (args.modality === undefined) requireOneTower(spec, weights);
         return chooseModel({ spec, modality }, weights, onEvent, own);
       },
-      samples: join(packageFolder, "model-tools/samples"),
-      preprocess: async (image: Uint8Array, input: ImageInput) =>
-        normalised(await preprocess(image, input, { maxPixels: maxImagePixels }), input),
       portOffset,
       secondsPerEndpoint: args.seconds,
       signal,

@@ -1,11 +1,8 @@
-import { fileURLToPath } from "node:url";
 import { readSamples, type SampleImage } from "../../target/reference/reference.ts";
-
-const folder = fileURLToPath(new URL("../../model-tools/samples/", import.meta.url));
 
 /** Reads the sample images of this checkout of at most `maxBytes`, the smallest first. */
 export function trialImages(maxBytes = Number.POSITIVE_INFINITY): readonly SampleImage[] {
-  return readSamples(folder, Number.POSITIVE_INFINITY)
+  return readSamples(Number.POSITIVE_INFINITY)
     .filter(({ bytes }) => bytes.length <= maxBytes)
     .sort((a, b) => a.bytes.length - b.bytes.length);
 }

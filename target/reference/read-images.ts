@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { ImageInput } from "../../contract/model-spec.ts";
 import { readFailure } from "../../contract/read-failure.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { imageContentType, imageNames, type PreparedImage, type Preprocess } from "./reference.ts";
+import { imageContentType, imageNames, normalisedInput, type PreparedImage } from "./reference.ts";
 
 /** Maximum number of images, because each preprocessed image takes 0.6 MB. */
 const maxImages = 64;
@@ -13,7 +13,6 @@ const maxFileBytes = 32 * 1024 * 1024;
 /** Reads and preprocesses the images of a folder in name order. */
 export async function readImages(
   folder: string,
-  preprocess: Preprocess,
   input: ImageInput,
 ): Promise<readonly PreparedImage[]> {
   const images: PreparedImage[] = [];
@@ -21,7 +20,7 @@ export async function readImages(
     const file = join(folder, name);
     const bytes = readImage(file);
     try {
-      const tensor = await preprocess(bytes, input);
+      const tensor = await normalisedInput(bytes, input);
       images.push({ name, bytes, contentType: imageContentType(name) ?? "", tensor });
     } catch (error) {
       throw new UserError(`--images: ${file} ${(error as Error).message}`);

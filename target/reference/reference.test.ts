@@ -21,7 +21,7 @@ for (const name of [
 }
 
 test("special image kinds are chosen first, then others by name", () => {
-  expect(readSamples(folder, 6).map(({ name }) => name)).toEqual([
+  expect(readSamples(6, folder).map(({ name }) => name)).toEqual([
     "e-exif-6.jpg",
     "f-cmyk.jpg",
     "g-grey.jpg",
@@ -32,12 +32,12 @@ test("special image kinds are chosen first, then others by name", () => {
 });
 
 test("an image is sent with its content type", () => {
-  const types = new Map(readSamples(folder, 6).map(({ name, contentType }) => [name, contentType]));
+  const types = new Map(readSamples(6, folder).map(({ name, contentType }) => [name, contentType]));
   expect([types.get("d.png"), types.get("a.jpg")]).toEqual(["image/png", "image/jpeg"]);
 });
 
 test("a missing folder is rejected", () => {
-  expect(() => readSamples("/no/such/folder", 6)).toThrow(
+  expect(() => readSamples(6, "/no/such/folder")).toThrow(
     "sample images: /no/such/folder does not exist",
   );
 });

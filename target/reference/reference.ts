@@ -4,9 +4,13 @@ import type { Artefact } from "../../artefact/artefact.ts";
 import { environmentModel } from "../../artefact/environment-model.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import type { ImageInput, Modality, ModelSpec } from "../../contract/model-spec.ts";
+import { maxImagePixels } from "../../contract/preprocess-parameters.ts";
 import { readFailure } from "../../contract/read-failure.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { normalised } from "../../inference/preprocess/image-tensor.ts";
+import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { openLocalEmbedder } from "../../inference/session/local-embedder.ts";
+import { packageFolder } from "../../model-tools/files/folders.ts";
 import type { EncodedImage } from "../requests/embed-requests.ts";
 import type { LoadItem } from "../requests/load-items.ts";
 import type { ModelSubject } from "../subject/subject.ts";
@@ -38,7 +42,14 @@ export type ReferenceItem = LoadItem & {
 };
 
 /** Returns the normalised model input of an encoded image. */
-export type Preprocess = (image: Uint8Array, input: ImageInput) => Promise<Float32Array>;
+export async function normalisedInput(image: Uint8Array, input: ImageInput): Promise<Float32Array> {
+  return normalised(await preprocess(image, input, { maxPixels: maxImagePixels }), input);
+}
+
+/** Folder of the sample images. */
+export const samplesFolder = join(packageFolder, "model-tools/samples");
+/** Number of samples that are compared with their local embeddings. */
+export const sampleLimit = 8;
 
 const contentTypes: Readonly<Record<string, string>> = {
   ".jpg": "image/jpeg",
@@ -79,7 +90,7 @@ const specialKinds = [
 ];
 
 /** Reads at most `limit` images of a folder: one of each special kind, then others by name. */
-export function readSamples(folder: string, limit: number): readonly SampleImage[] {
+export function readSamples(limit = sampleLimit, folder = samplesFolder): readonly SampleImage[] {
   const names = imageNames(folder, "sample images");
   const special = specialKinds.flatMap((kind) => names.find((name) => kind.test(name)) ?? []);
   const chosen = [...new Set([...special, ...names])].slice(0, limit);
@@ -94,7 +105,6 @@ export function readSamples(folder: string, limit: number): readonly SampleImage
 export async function makeReference(
   samples: readonly SampleImage[],
   { spec, file }: Pick<ReferenceModel, "spec" | "file">,
-  preprocess: Preprocess,
 ): Promise<readonly ReferenceImage[]> {
   const { input } = imageTowerOf(spec);
   const model = await openLocalEmbedder({ spec, modelPath: file });
@@ -104,7 +114,7 @@ export async function makeReference(
       const [embedding] = await model.embed([sample.bytes]);
       if (embedding === undefined)
         throw new UserError(`${sample.name}: the local model returned no embedding`);
-      images.push({ ...sample, embedding, tensor: await preprocess(sample.bytes, input) });
+      images.push({ ...sample, embedding, tensor: await normalisedInput(sample.bytes, input) });
     }
     return images;
   } finally {
@@ -149,39 +159,6 @@ export async function referenceModels(
     }
   }
   return models;
-}
-
-/** Reference embeddings of a run: environments with the same model file share them. */
-export class References {
-  readonly #references = new Map<string, readonly ReferenceImage[]>();
-
-  constructor(
-    private readonly samples: readonly SampleImage[],
-    private readonly preprocess: Preprocess,
-    /** Called before the embeddings of a model are computed. */
-    private readonly onMake: (text: string) => void,
-  ) {}
-
-  async forModels(models: readonly ReferenceModel[]): Promise<Reference> {
-    const reference = new Map<string, readonly ReferenceImage[]>();
-    for (const model of models) {
-      if (model.modality !== "image") continue;
-      reference.set(model.spec.name, await this.#forModel(model));
-    }
-    return reference;
-  }
-
-  async #forModel(model: ReferenceModel): Promise<readonly ReferenceImage[]> {
-    const key = `${model.spec.name} ${model.file}`;
-    const known = this.#references.get(key);
-    if (known !== undefined) return known;
-    this.onMake(
-      `reference embeddings of ${this.samples.length} sample images with ${model.spec.name}`,
-    );
-    const made = await makeReference(this.samples, model, this.preprocess);
-    this.#references.set(key, made);
-    return made;
-  }
 }
 
 /** First sample image, for requests whose embeddings are not compared. */

@@ -4,6 +4,7 @@ import type { ModelSpec } from "../../contract/model-spec.ts";
 import { daliKinds, tritonModelName } from "../../contract/triton-models.ts";
 import { metricsSource, readMetrics } from "../../target/readings/instance-metrics.ts";
 import { type Metrics, metricSum } from "../../target/readings/prometheus.ts";
+import type { Samples } from "../../target/reference/references.ts";
 import type { MetricsSource } from "../../target/requests/target-endpoint.ts";
 import { podsOf, servicesBehind, sourceOf } from "../../target/service/deployed-environment.ts";
 import {
@@ -12,7 +13,7 @@ import {
   firstTowersOf,
   type TargetService,
 } from "../../target/service/target-service.ts";
-import { type Check, type CheckContext, itemsOf, ownKinds, type Samples } from "./check.ts";
+import { type Check, type CheckContext, itemsOf, ownKinds } from "./check.ts";
 import { checkEachEndpoint, type EndpointFinding, resultOf } from "./check-result.ts";
 
 export const batchingCheck: Check = {

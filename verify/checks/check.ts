@@ -7,11 +7,10 @@ import type { ServiceKind } from "../../contract/environment.ts";
 import type { ModelTower } from "../../contract/model-spec.ts";
 import {
   cycle,
-  type Reference,
   type ReferenceItem,
   type ReferenceModel,
 } from "../../target/reference/reference.ts";
-import type { TextReference } from "../../target/reference/text-reference.ts";
+import type { Samples } from "../../target/reference/references.ts";
 import type { DeployedEnvironment } from "../../target/service/deployed-environment.ts";
 import type { TargetService } from "../../target/service/target-service.ts";
 import type { DeclaredBlock } from "./declared-blocks.ts";
@@ -42,14 +41,12 @@ export interface Check {
 }
 
 /** Environment under test. */
-export interface CheckContext {
+export interface CheckContext extends Samples {
   readonly environment: string;
   readonly target: VerifyTarget;
   readonly services: readonly TargetService[];
   /** Plan of the simulation; for a deployed environment only its faults are used. */
   readonly plan: SimulationPlan;
-  readonly reference: Reference;
-  readonly textReference: TextReference;
   /** Absent in a simulation. */
   readonly deployment?: DeploymentUnderTest;
   /** Names of the services that did not start; the check `start` adds them. */
@@ -59,9 +56,6 @@ export interface CheckContext {
   readonly signal: AbortSignal;
   readonly onMeasurement: (measurement: Measurement) => void;
 }
-
-/** Sample images and texts with their local embeddings. */
-export type Samples = Pick<CheckContext, "reference" | "textReference">;
 
 /** `count` images, or texts for a text tower, repeated as needed. */
 export function itemsOf(

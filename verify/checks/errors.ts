@@ -18,6 +18,7 @@ import {
 } from "../../contract/model-shapes.ts";
 import type { ModelTower } from "../../contract/model-spec.ts";
 import { elementArrays, elementCount, type Tensor } from "../../contract/tensor.ts";
+import type { Samples } from "../../target/reference/references.ts";
 import { type EncodedImage, multipart } from "../../target/requests/embed-requests.ts";
 import { type HttpRequest, jsonOf, reason } from "../../target/requests/http-client.ts";
 import { loadImages } from "../../target/requests/load-items.ts";
@@ -26,7 +27,7 @@ import {
   firstTowersOf,
   type TargetService,
 } from "../../target/service/target-service.ts";
-import { type Check, itemsOf, ownKinds, type Samples } from "./check.ts";
+import { type Check, itemsOf, ownKinds } from "./check.ts";
 import { checkEachEndpoint } from "./check-result.ts";
 
 const timeoutMs = 30_000;

@@ -3,9 +3,10 @@ import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { isStopRejection } from "../../client/triton/stop-rejection.ts";
 import { TritonError } from "../../client/triton/transport.ts";
+import type { Samples } from "../../target/reference/references.ts";
 import { openHttpClient, reason } from "../../target/requests/http-client.ts";
 import { type EndpointTarget, embeddingsOf } from "../../target/service/target-service.ts";
-import { itemsOf, type Samples } from "./check.ts";
+import { itemsOf } from "./check.ts";
 
 /** Number of clients during a stop. */
 export const workers = 8;

@@ -5,6 +5,7 @@ import { loopback, type Target } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import { embedMetrics } from "../../contract/metrics/embed-metrics.ts";
 import { metricSum } from "../../target/readings/prometheus.ts";
+import type { Samples } from "../../target/reference/references.ts";
 import { reason } from "../../target/requests/http-client.ts";
 import {
   type EndpointTarget,
@@ -12,7 +13,7 @@ import {
   metricsOf,
   type TargetService,
 } from "../../target/service/target-service.ts";
-import { type Check, ownKinds, type Samples } from "./check.ts";
+import { type Check, ownKinds } from "./check.ts";
 import { resultOf } from "./check-result.ts";
 import {
   openSender,
