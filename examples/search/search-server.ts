@@ -7,7 +7,9 @@ import { buildLocalPage } from "./local-page.ts";
 import type { VectorIndex } from "./vector-index.ts";
 
 const limit = z.coerce.number().int().min(1).max(200).default(24);
-const textQuery = z.strictObject({ text: z.string().trim().min(1).max(1_000), limit });
+const length = "must have 1 to 1,000 characters";
+const text = z.string().trim().min(1, length).max(1_000, length);
+const textQuery = z.strictObject({ text, limit });
 const imageQuery = z.strictObject({ limit });
 
 /** Builds the server of the search page without listening. Clients send queries, and URIs that a search has found, never paths. */
@@ -27,8 +29,8 @@ export function buildSearchApp(index: VectorIndex, client: InferenceClient): Fas
     done(null, body),
   );
   app.get("/api/search", async ({ query }) => {
-    const { text, limit: count } = textQuery.parse(query);
-    const [vector] = await client.embedText([text]);
+    const { text: searched, limit: count } = textQuery.parse(query);
+    const [vector] = await client.embedText([searched]);
     return await find(vector, count);
   });
   app.post("/api/search", async ({ query, body }, reply) => {

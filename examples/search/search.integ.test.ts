@@ -157,7 +157,7 @@ test.skipIf(chromiumPath === undefined)("the page searches by text and by image"
   const url = await app.listen({ host: "127.0.0.1", port: 0 });
   const browser = await chromium.launch({ executablePath: chromiumPath, args: ["--no-sandbox"] });
   try {
-    const page: Page = await browser.newPage();
+    const page: Page = await browser.newPage({ viewport: { width: 390, height: 844 } });
     await page.goto(url);
     await page.getByLabel("Text").fill("a red cat");
     await page.keyboard.press("Enter");
@@ -167,6 +167,13 @@ test.skipIf(chromiumPath === undefined)("the page searches by text and by image"
     await expect.poll(() => page.locator("#hits img").count()).toBe(24);
     await page.evaluate(axe);
     expect(await page.evaluate(axeViolations)).toEqual([]);
+    const wide = "document.documentElement.scrollWidth > innerWidth";
+    expect(await page.evaluate(wide)).toBe(false);
+    expect(await page.getByLabel("Text").inputValue()).toBe("");
+    await page.getByLabel("Text").fill(" ");
+    await page.keyboard.press("Enter");
+    await page.getByText("text: must have 1 to 1,000 characters").waitFor();
+    expect(await page.locator("#hits li").count()).toBe(0);
   } finally {
     await browser.close();
     app.server.closeAllConnections();

@@ -2,15 +2,16 @@
 
 const element = (id) => document.getElementById(id);
 
-async function search(request) {
+async function search(query, request) {
   element("message").textContent = "Searching …";
   try {
     const response = await request;
     const { hits, error } = await response.json();
     if (error !== undefined) throw new Error(error);
     element("hits").replaceChildren(...hits.map(card));
-    element("message").textContent = `${hits.length} images`;
+    element("message").textContent = `${hits.length} images, most similar to ${query} first`;
   } catch (error) {
+    element("hits").replaceChildren();
     element("message").textContent = error.message;
   }
 }
@@ -28,13 +29,15 @@ function card({ uri, cosine }) {
 
 element("search").addEventListener("submit", (event) => {
   event.preventDefault();
-  search(fetch(`/api/search?text=${encodeURIComponent(element("text").value)}`));
+  element("image").value = "";
+  const { value } = element("text");
+  search(`'${value}'`, fetch(`/api/search?text=${encodeURIComponent(value)}`));
 });
 
 element("image").addEventListener("change", ({ target }) => {
   const [file] = target.files;
   if (file === undefined) return;
-  search(
-    fetch("/api/search", { method: "POST", headers: { "content-type": file.type }, body: file }),
-  );
+  element("text").value = "";
+  const headers = { "content-type": file.type };
+  search(file.name, fetch("/api/search", { method: "POST", headers, body: file }));
 });
