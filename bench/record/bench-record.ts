@@ -164,7 +164,7 @@ export const benchRecord = z.strictObject({
   /** Measurements imported from the output of another program; reported next to the load points, never mixed with them. */
   imported: z.array(
     z.strictObject({
-      program: z.enum(["perf_analyzer"]),
+      program: z.enum(["perf_analyzer", "AIPerf", "vllm bench"]),
       file: z.string(),
       rows: z.array(
         z.strictObject({

@@ -17,7 +17,7 @@ import { closedLoop, endpointOf, trustOf } from "./load-points.ts";
 
 type Row = BenchRecord["imported"][number]["rows"][number];
 
-/** Figures of perf_analyzer next to the load points that their labels name. */
+/** Figures of other programs next to the load points that their labels name. */
 export function importedSection(record: BenchRecord): Section | undefined {
   if (record.imported.length === 0) return undefined;
   const rows = record.imported.flatMap(({ rows: list }) =>
@@ -33,14 +33,17 @@ export function importedSection(record: BenchRecord): Section | undefined {
     factor > 1.5
       ? `a factor of up to ${factor.toFixed(2)}`
       : `at most ${((factor - 1) * 100).toFixed(1)} %`;
-  return newSection("imported", "Comparison with perf_analyzer", {
+  const programs = [...new Set(record.imported.map(({ program }) => program))].join(", ");
+  return newSection("imported", `Comparison with ${programs}`, {
     answer: [
       ratios.length === 0
-        ? "No load point matches: label the file with a load, as in `onnx-http b8`, to compare."
+        ? rows.some(({ loadPoint }) => loadPoint !== undefined)
+          ? "The load points with these labels are not reliable, and throughput is not compared."
+          : "No load point matches: label the file with a load, as in `onnx-http b8`, to compare."
         : `In ${counted(ratios.length, "common load point")}, throughput differs by ${off}.`,
     ],
     tables: [
-      tableOf("Figures of perf_analyzer and clipstack", rows, [
+      tableOf(`Figures of ${programs} and clipstack`, rows, [
         textField("label", ({ row }) => row.label),
         numberField(
           "concurrency or rate",

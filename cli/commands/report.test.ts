@@ -88,6 +88,15 @@ test("imported figures of perf_analyzer are compared in the report", () => {
   expect(text).toContain("### Comparison with perf_analyzer");
 });
 
+test("JSON results are read as those of AIPerf or vllm bench", () => {
+  const result = { request_throughput: 136, request_rate: "inf", max_concurrency: 1 };
+  writeFileSync(file("vllm.json"), JSON.stringify(result));
+  const imports = [{ label: "onnx-http b1", file: file("vllm.json") }];
+  expect(renderRecord(file("bench.json"), "md", imports)).toContain(
+    "### Comparison with vllm bench",
+  );
+});
+
 test.each([
   ["onnx-http b8=a.csv", { label: "onnx-http b8", file: "a.csv" }],
   ["a.csv", { file: "a.csv" }],

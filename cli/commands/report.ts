@@ -5,6 +5,7 @@ import { parseBenchRecord } from "../../bench/record/bench-record.ts";
 import { parseRecord } from "../../bench/record/record.ts";
 import { benchRecordText } from "../../bench/record/record-text.ts";
 import { benchReport } from "../../bench/report/bench-report.ts";
+import { parseJsonResult } from "../../bench/report/import-json.ts";
 import { parsePerfAnalyzer } from "../../bench/report/import-perf-analyzer.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { recordText } from "../../report/save-reports.ts";
@@ -21,7 +22,7 @@ import { reportHistory } from "../prepare/report-history.ts";
 import { repeated } from "../shared/option-values.ts";
 import { writeOutput } from "../shared/write-output.ts";
 
-/** CSV file of perf_analyzer, with the label of its load point. */
+/** Result of another load generator, with the label of its load point. */
 interface ImportedFile {
   readonly file: string;
   readonly label?: string;
@@ -65,9 +66,11 @@ function readReport(file: string, imports: readonly ImportedFile[]): ReadReport 
 
 function readBench(text: string, file: string, imports: readonly ImportedFile[]): ReadReport {
   const record = parseBenchRecord(text, file);
-  const imported = imports.map(({ file: csv, label }) =>
-    parsePerfAnalyzer(readText(csv), csv, label),
-  );
+  const imported = imports.map(({ file: path, label }) => {
+    const result = readText(path);
+    const parseResult = result.trimStart().startsWith("{") ? parseJsonResult : parsePerfAnalyzer;
+    return parseResult(result, path, label);
+  });
   const combined = { ...record, imported: [...record.imported, ...imported] };
   // the printed record must be readable again
   const checked = parseBenchRecord(JSON.stringify(combined), file);
@@ -132,7 +135,7 @@ export function registerReport(program: Command): void {
     .addOption(
       new Option(
         "--import <[load=]file>",
-        "CSV of perf_analyzer (-f) to compare with; labelled with a load such as 'onnx-http b8' (repeatable)",
+        "result to compare with: JSON of AIPerf or of vllm bench serve, CSV of perf_analyzer (-f); labelled with a load such as 'onnx-http b8' (repeatable)",
       ).argParser(repeated(parseImport)),
     )
     .option(
@@ -153,6 +156,7 @@ Examples:
   $ npx clipstack report bench/reports/2026-11-21T10-30-00Z-bench-single-gpu.json
   $ npx clipstack report record.json --format md --output report.md
   $ npx clipstack report record.json --import "onnx-http b8=perf_analyzer.csv"
+  $ npx clipstack report record.json --import openai-http_text=profile_export_aiperf.json
   $ npx clipstack report record.json --import onnx-grpc=c1-32.csv --format json --output both.json
   $ npx clipstack report --history bench/reports/
   $ npx clipstack report --history monday.json friday.json --format md
