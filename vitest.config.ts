@@ -17,11 +17,14 @@ const onCluster = [
  */
 const endToEndRunTests = [
   "bench/run/bench-run.test.ts",
+  "bench/studies/cold-start.test.ts",
+  "client/samples.test.ts",
   "target/load/measure-load.test.ts",
   "cli/commands/{bench,serve,sweep,verify}.test.ts",
   "cli/model/model-deploy.test.ts",
   "verify/verify.test.ts",
   "verify/drills/rollout.test.ts",
+  "inference-image/server/build.test.ts",
   "examples/photo-dedupe/{main,embed,search}.test.ts",
 ];
 
@@ -35,8 +38,16 @@ const onlyCompiled = [
   "inference-image/jobs/*.test.ts",
 ];
 
-/** Tests of the server that compile it themselves, or pass objects of grpc-js, which the compiled server contains a copy of. */
-const notCompiled = ["inference-image/server/build.test.ts", "emulator/oip-grpc.test.ts"];
+/**
+ * Tests of the server that compile it themselves, pass objects of grpc-js, which the compiled server contains a copy of, or test
+ * parts without files or threads of their own, which the tests of whole servers run compiled.
+ */
+const notCompiled = [
+  "inference-image/server/build.test.ts",
+  "inference-image/gateway/triton-embedder.test.ts",
+  "emulator/{ensemble,model-registry,oip-grpc,protocol,reload}.test.ts",
+  "http/{drain,open-requests}.test.ts",
+];
 
 /**
  * Default timeout of `expect.poll` in ms. High enough for slow machines, because it only guards

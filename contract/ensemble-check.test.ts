@@ -29,103 +29,74 @@ test("orders steps after those that write their inputs", () => {
 
 describe("rejects", () => {
   const name = "openclip_vit_b32_jpeg";
-  test.each<[string, ModelConfig, string]>([
-    ["an ensemble without steps", withSteps(), `must specify 'step' for ensemble '${name}'`],
-    [
-      "a step without a model",
-      withSteps({ ...first, model_name: "" }, second),
-      `must specify 'model_name' in step 0 of ensemble '${name}'`,
-    ],
-    [
-      "a step without outputs",
-      withSteps(first, { ...second, output_map: {} }),
-      `must specify 'output_map' in step 1 of ensemble '${name}'`,
-    ],
-    [
-      "a missing model",
-      withSteps(first, { ...second, model_name: "resnet" }),
-      `ensemble ${name} contains models that are not available or ambiguous: resnet`,
-    ],
-    [
-      "an input that the model does not have",
-      withSteps(first, { ...second, input_map: { image: "pixels", mask: "pixels" } }),
-      `in ensemble ${name}, ensemble tensor pixels is mapping to non-existing input mask in model openclip_vit_b32_u8`,
-    ],
-    [
-      "an unmapped input of a model",
-      withSteps(first, { ...second, input_map: { imagee: "pixels" } }),
-      `in ensemble ${name}, input image in model openclip_vit_b32_u8 is not mapped to any ensemble tensors`,
-    ],
-    [
-      "an output that the model does not have",
-      withSteps(first, { ...second, output_map: { logits: "embedding" } }),
-      `in ensemble ${name}, ensemble tensor embedding is mapped from non-existing output logits in model openclip_vit_b32_u8`,
-    ],
-    [
-      "a type mismatch",
-      withSteps(first, { ...second, model_name: "openclip_vit_b32" }),
-      `in ensemble ${name}, ensemble tensor pixels: inconsistent data type: TYPE_UINT8 is inferred from model openclip_vit_b32_preprocess while TYPE_FP32 is inferred from model openclip_vit_b32`,
-    ],
-    [
-      "a shape mismatch",
-      { ...ensemble, output: [{ ...ensemble.output[0]!, dims: [256] }] },
-      `in ensemble ${name}, ensemble tensor embedding: inconsistent shape: [-1,256] is inferred from model ${name} while [-1,512] is inferred from model openclip_vit_b32_u8`,
-    ],
-    [
-      "a batch size above the maximum of a model",
-      { ...ensemble, max_batch_size: 64 },
-      `ensemble ${name} allows maximum batch size 64, but it contains model openclip_vit_b32_preprocess which only allows maximum batch size to be 32`,
-    ],
-    [
-      "a tensor that is written twice",
-      withSteps(first, first, second),
-      `ensemble tensor 'pixels' can appear in an output map only once for ensemble '${name}' step 1`,
-    ],
-    [
-      "an output that is never written",
-      { ...ensemble, output: [{ ...ensemble.output[0]!, name: "vector" }] },
-      `ensemble output 'vector' for ensemble ${name} is not used`,
-    ],
-    [
-      "an input that is never read",
-      { ...ensemble, input: [...ensemble.input, { ...ensemble.input[0]!, name: "mask" }] },
-      `ensemble input 'mask' for ensemble ${name} is not used`,
-    ],
-    [
-      "cyclic steps",
-      withSteps({ ...first, input_map: { encoded: "pixels2" } }, second, {
-        ...first,
-        input_map: { encoded: "pixels" },
-        output_map: { pixels: "pixels2" },
+  test.each(
+    Object.entries<ModelConfig>({
+      [`must specify 'step' for ensemble '${name}'`]: withSteps(),
+      [`must specify 'model_name' in step 0 of ensemble '${name}'`]: withSteps(
+        { ...first, model_name: "" },
+        second,
+      ),
+      [`must specify 'output_map' in step 1 of ensemble '${name}'`]: withSteps(first, {
+        ...second,
+        output_map: {},
       }),
-      `output 'embedding' for ensemble '${name}' is not written`,
-    ],
-    [
-      "an unused tensor",
-      withSteps(first, second, { ...first, output_map: { pixels: "more" } }),
-      `ensemble tensor 'more' is unused in ensemble '${name}'`,
-    ],
-  ])("%s", (_, config, problem) => {
+      [`ensemble ${name} contains models that are not available or ambiguous: resnet`]: withSteps(
+        first,
+        { ...second, model_name: "resnet" },
+      ),
+      [`in ensemble ${name}, ensemble tensor pixels is mapping to non-existing input mask in model openclip_vit_b32_u8`]:
+        withSteps(first, { ...second, input_map: { image: "pixels", mask: "pixels" } }),
+      [`in ensemble ${name}, input image in model openclip_vit_b32_u8 is not mapped to any ensemble tensors`]:
+        withSteps(first, { ...second, input_map: { imagee: "pixels" } }),
+      [`in ensemble ${name}, ensemble tensor embedding is mapped from non-existing output logits in model openclip_vit_b32_u8`]:
+        withSteps(first, { ...second, output_map: { logits: "embedding" } }),
+      [`in ensemble ${name}, ensemble tensor pixels: inconsistent data type: TYPE_UINT8 is inferred from model openclip_vit_b32_preprocess while TYPE_FP32 is inferred from model openclip_vit_b32`]:
+        withSteps(first, { ...second, model_name: "openclip_vit_b32" }),
+      [`in ensemble ${name}, ensemble tensor embedding: inconsistent shape: [-1,256] is inferred from model ${name} while [-1,512] is inferred from model openclip_vit_b32_u8`]:
+        { ...ensemble, output: [{ ...ensemble.output[0]!, dims: [256] }] },
+      [`ensemble ${name} allows maximum batch size 64, but it contains model openclip_vit_b32_preprocess which only allows maximum batch size to be 32`]:
+        { ...ensemble, max_batch_size: 64 },
+      [`ensemble tensor 'pixels' can appear in an output map only once for ensemble '${name}' step 1`]:
+        withSteps(first, first, second),
+      [`ensemble output 'vector' for ensemble ${name} is not used`]: {
+        ...ensemble,
+        output: [{ ...ensemble.output[0]!, name: "vector" }],
+      },
+      [`ensemble input 'mask' for ensemble ${name} is not used`]: {
+        ...ensemble,
+        input: [...ensemble.input, { ...ensemble.input[0]!, name: "mask" }],
+      },
+      [`output 'embedding' for ensemble '${name}' is not written`]: withSteps(
+        { ...first, input_map: { encoded: "pixels2" } },
+        second,
+        {
+          ...first,
+          input_map: { encoded: "pixels" },
+          output_map: { pixels: "pixels2" },
+        },
+      ),
+      [`ensemble tensor 'more' is unused in ensemble '${name}'`]: withSteps(first, second, {
+        ...first,
+        output_map: { pixels: "more" },
+      }),
+    }),
+  )("%s", (problem, config) => {
     expect(problemsOf(config)).toContain(problem);
   });
 
-  test.each<[string, Partial<ModelConfig>, string]>([
-    [
-      "dynamic batching of an ensemble",
-      { dynamic_batching: {} },
-      "dynamic_batching must not be given for an ensemble: its models have their own",
-    ],
-    [
-      "instances of an ensemble",
-      { instance_group: [{ kind: "KIND_CPU" }] },
-      "instance_group must not be given for an ensemble: its models have their own",
-    ],
-    [
-      "another platform with steps",
-      { platform: "onnxruntime_onnx" },
-      "ensemble_scheduling must not be given without the platform ensemble",
-    ],
-  ])("%s", (_, extra, problem) => {
+  test.each(
+    Object.entries<Partial<ModelConfig>>({
+      "dynamic_batching must not be given for an ensemble: its models have their own": {
+        dynamic_batching: {},
+      },
+      "instance_group must not be given for an ensemble: its models have their own": {
+        instance_group: [{ kind: "KIND_CPU" }],
+      },
+      "ensemble_scheduling must not be given without the platform ensemble": {
+        platform: "onnxruntime_onnx",
+      },
+    }),
+  )("%s", (problem, extra) => {
     expect(checkModelConfig({ ...ensemble, ...extra }, { specs: catalogueSpecs })).toEqual([
       `${name}: ${problem}`,
     ]);

@@ -208,179 +208,96 @@ describe("rejects", () => {
     model_warmup: [{ ...onnx.model_warmup![0]!, ...changes }],
   });
 
-  test.each<[string, ModelConfig, string]>([
-    [
-      "a missing name",
-      { ...onnx, name: "" },
-      "model: name must be the name of the model's folder, got nothing",
-    ],
-    [
-      "an unsupported backend",
-      { ...onnx, platform: "tensorrt_plan" },
-      "platform must be onnxruntime_onnx or ensemble, or backend python or dali, got 'tensorrt_plan'",
-    ],
-    [
-      "a negative batch",
-      { ...onnx, max_batch_size: -1, dynamic_batching: undefined, model_warmup: [] },
-      "max_batch_size must be an integer of at least 0, got -1",
-    ],
-    [
-      "a preferred batch above the maximum",
-      { ...onnx, dynamic_batching: { preferred_batch_size: [8, 64] } },
-      "dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64",
-    ],
-    [
-      "a negative queue delay",
-      { ...onnx, dynamic_batching: { max_queue_delay_microseconds: -5 } },
-      "dynamic_batching.max_queue_delay_microseconds must be an integer of at least 0, got -5",
-    ],
-    [
-      "dynamic batching without a batch",
-      { ...onnx, max_batch_size: 0, model_warmup: [] },
-      "dynamic_batching needs a max_batch_size of at least 1, got 0",
-    ],
-    [
-      "the batch dimension inside dims",
-      { ...onnx, input: [{ ...image, dims: [-1, 3, 224, 224] }], model_warmup: [] },
-      "input image: dims must not include the batch dimension, which max_batch_size adds, got [-1, 3, 224, 224]",
-    ],
-    [
-      "the largest batch inside dims",
-      { ...onnx, output: [{ ...onnx.output[0]!, dims: [32, 512] }] },
-      "output embedding: dims must not include the batch dimension, which max_batch_size adds, got [32, 512]",
-    ],
-    [
-      "a wrong output width",
-      { ...onnx, output: [{ ...onnx.output[0]!, dims: [768] }] },
-      "output embedding: dims must be [512], got [768]",
-    ],
-    [
-      "a size of 0",
-      { ...onnx, output: [{ ...onnx.output[0]!, dims: [0] }] },
-      "output embedding: dims must be integers of at least 1, or -1 for any size, got [0]",
-    ],
-    [
-      "missing dims",
-      { ...onnx, output: [{ ...onnx.output[0]!, dims: [] }] },
-      "output embedding: dims must be given",
-    ],
-    [
-      "missing inputs",
-      { ...onnx, input: [], model_warmup: [] },
-      "input must list at least one tensor, got none",
-    ],
-    ["a repeated input", { ...onnx, input: [image, image] }, "input must not name 'image' twice"],
-    [
-      "a wrong data type",
-      { ...onnx, output: [{ ...onnx.output[0]!, data_type: "TYPE_UINT8" }] },
-      "output embedding: data_type must be TYPE_FP32, got TYPE_UINT8",
-    ],
-    [
-      "a count of 0",
-      group({ count: 0 }),
-      "instance_group[0].count must be an integer of at least 1, got 0",
-    ],
-    [
-      "a GPU that the host does not have",
-      group({ gpus: [0, 4] }),
-      "instance_group[0].gpus must be 0 to 3, the host has 4, got 4",
-    ],
-    [
-      "a repeated GPU",
-      group({ gpus: [1, 1] }),
-      "instance_group[0].gpus must not list 1 twice; more instances on one GPU are a higher count",
-    ],
-    [
-      "a CPU group with GPUs",
-      group({ kind: "KIND_CPU", gpus: [0] }),
-      "instance_group[0].gpus must not be given with KIND_CPU, got [0]",
-    ],
-    [
-      "a kind that depends on the host",
-      group({ kind: "KIND_AUTO" }),
-      "instance_group[0].kind must be KIND_GPU or KIND_CPU, so that it does not depend on the host, got KIND_AUTO",
-    ],
-    [
-      "CUDA graphs, which are another backend's",
-      { ...onnx, optimization: { cuda: { graphs: true } } },
-      "optimization.cuda.graphs is for the TensorRT backend only, and onnxruntime ignores it: remove it",
-    ],
-    [
-      "eager batching, an option of the TensorRT backend",
-      { ...onnx, optimization: { eager_batching: true } },
-      "optimization.eager_batching is for the TensorRT backend only, and onnxruntime ignores it: remove it",
-    ],
-    [
-      "TensorRT on a CPU",
-      { ...trt, instance_group: [{ kind: "KIND_CPU", count: 1 }] },
-      "gpu_execution_accelerator needs an instance group of KIND_GPU, got tensorrt with KIND_CPU only",
-    ],
-    [
-      "an unknown accelerator",
-      {
+  test.each(
+    Object.entries<ModelConfig>({
+      "model: name must be the name of the model's folder, got nothing": { ...onnx, name: "" },
+      "platform must be onnxruntime_onnx or ensemble, or backend python or dali, got 'tensorrt_plan'":
+        { ...onnx, platform: "tensorrt_plan" },
+      "max_batch_size must be an integer of at least 0, got -1": {
+        ...onnx,
+        max_batch_size: -1,
+        dynamic_batching: undefined,
+        model_warmup: [],
+      },
+      "dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64": {
+        ...onnx,
+        dynamic_batching: { preferred_batch_size: [8, 64] },
+      },
+      "dynamic_batching.max_queue_delay_microseconds must be an integer of at least 0, got -5": {
+        ...onnx,
+        dynamic_batching: { max_queue_delay_microseconds: -5 },
+      },
+      "dynamic_batching needs a max_batch_size of at least 1, got 0": {
+        ...onnx,
+        max_batch_size: 0,
+        model_warmup: [],
+      },
+      "input image: dims must not include the batch dimension, which max_batch_size adds, got [-1, 3, 224, 224]":
+        { ...onnx, input: [{ ...image, dims: [-1, 3, 224, 224] }], model_warmup: [] },
+      "output embedding: dims must not include the batch dimension, which max_batch_size adds, got [32, 512]":
+        { ...onnx, output: [{ ...onnx.output[0]!, dims: [32, 512] }] },
+      "output embedding: dims must be [512], got [768]": {
+        ...onnx,
+        output: [{ ...onnx.output[0]!, dims: [768] }],
+      },
+      "output embedding: dims must be integers of at least 1, or -1 for any size, got [0]": {
+        ...onnx,
+        output: [{ ...onnx.output[0]!, dims: [0] }],
+      },
+      "output embedding: dims must be given": {
+        ...onnx,
+        output: [{ ...onnx.output[0]!, dims: [] }],
+      },
+      "input must list at least one tensor, got none": { ...onnx, input: [], model_warmup: [] },
+      "input must not name 'image' twice": { ...onnx, input: [image, image] },
+      "output embedding: data_type must be TYPE_FP32, got TYPE_UINT8": {
+        ...onnx,
+        output: [{ ...onnx.output[0]!, data_type: "TYPE_UINT8" }],
+      },
+      "instance_group[0].count must be an integer of at least 1, got 0": group({ count: 0 }),
+      "instance_group[0].gpus must be 0 to 3, the host has 4, got 4": group({ gpus: [0, 4] }),
+      "instance_group[0].gpus must not list 1 twice; more instances on one GPU are a higher count":
+        group({ gpus: [1, 1] }),
+      "instance_group[0].gpus must not be given with KIND_CPU, got [0]": group({
+        kind: "KIND_CPU",
+        gpus: [0],
+      }),
+      "instance_group[0].kind must be KIND_GPU or KIND_CPU, so that it does not depend on the host, got KIND_AUTO":
+        group({ kind: "KIND_AUTO" }),
+      "optimization.cuda.graphs is for the TensorRT backend only, and onnxruntime ignores it: remove it":
+        { ...onnx, optimization: { cuda: { graphs: true } } },
+      "optimization.eager_batching is for the TensorRT backend only, and onnxruntime ignores it: remove it":
+        { ...onnx, optimization: { eager_batching: true } },
+      "gpu_execution_accelerator needs an instance group of KIND_GPU, got tensorrt with KIND_CPU only":
+        { ...trt, instance_group: [{ kind: "KIND_CPU", count: 1 }] },
+      "gpu_execution_accelerator must be tensorrt or cuda, got 'tensor_rt'": {
         ...onnx,
         optimization: {
           execution_accelerators: { gpu_execution_accelerator: [{ name: "tensor_rt" }] },
         },
       },
-      "gpu_execution_accelerator must be tensorrt or cuda, got 'tensor_rt'",
-    ],
-    [
-      "an unknown TensorRT parameter",
-      withParameters({ trt_fp16_enable: "true" }),
-      "tensorrt parameter 'trt_fp16_enable' is unknown to the onnxruntime backend",
-    ],
-    [
-      "an unknown precision",
-      withParameters({ precision_mode: "fp16" }),
-      "tensorrt parameter precision_mode must be FP32, FP16, BF16 or INT8, got 'fp16'",
-    ],
-    [
-      "an engine cache without a path",
-      withParameters({ trt_engine_cache_path: undefined }),
-      "tensorrt parameter trt_engine_cache_path must be an absolute path when trt_engine_cache_enable is true, got ''",
-    ],
-    [
-      "incomplete profiles",
-      withParameters({ trt_profile_opt_shapes: undefined }),
-      "tensorrt parameters trt_profile_opt_shapes must be given: batches of 1 to 32 would each build an engine",
-    ],
-    [
-      "profiles without the largest batch sizes",
-      withParameters({ trt_profile_max_shapes: "image:16x3x224x224" }),
-      "tensorrt shape profiles must cover batches of 1 to max_batch_size (32), got 1 to 16",
-    ],
-    [
-      "an optimum outside the profile",
-      withParameters({ trt_profile_opt_shapes: "image:64x3x224x224" }),
-      "tensorrt parameter trt_profile_opt_shapes must lie between min and max, got 'image:64x3x224x224'",
-    ],
-    [
-      "a profile of another shape",
-      withParameters({ trt_profile_min_shapes: "image:1x224x224x3" }),
-      "tensorrt parameter trt_profile_min_shapes must be image:Nx3x224x224, got 'image:1x224x224x3'",
-    ],
-    [
-      "an invalid profile",
-      withParameters({ trt_profile_min_shapes: "1x3x224x224" }),
-      "tensorrt parameter trt_profile_min_shapes must be input:1x3x224x224[,input:…], got '1x3x224x224'",
-    ],
-    [
-      "a warm-up above the largest batch",
-      warmup({ batch_size: 33 }),
-      "model_warmup[0].batch_size must be 1 to 32, got 33",
-    ],
-    [
-      "more than the maximum number of warm-up runs",
-      warmup({ count: 101 }),
-      "model_warmup must run at most 100 times in all, got 101",
-    ],
-    [
-      "a warm-up without the input",
-      warmup({ inputs: {} }),
-      "model_warmup[0].inputs must give 'image'",
-    ],
-  ])("%s", (_name, config, problem) => {
+      "tensorrt parameter 'trt_fp16_enable' is unknown to the onnxruntime backend": withParameters({
+        trt_fp16_enable: "true",
+      }),
+      "tensorrt parameter precision_mode must be FP32, FP16, BF16 or INT8, got 'fp16'":
+        withParameters({ precision_mode: "fp16" }),
+      "tensorrt parameter trt_engine_cache_path must be an absolute path when trt_engine_cache_enable is true, got ''":
+        withParameters({ trt_engine_cache_path: undefined }),
+      "tensorrt parameters trt_profile_opt_shapes must be given: batches of 1 to 32 would each build an engine":
+        withParameters({ trt_profile_opt_shapes: undefined }),
+      "tensorrt shape profiles must cover batches of 1 to max_batch_size (32), got 1 to 16":
+        withParameters({ trt_profile_max_shapes: "image:16x3x224x224" }),
+      "tensorrt parameter trt_profile_opt_shapes must lie between min and max, got 'image:64x3x224x224'":
+        withParameters({ trt_profile_opt_shapes: "image:64x3x224x224" }),
+      "tensorrt parameter trt_profile_min_shapes must be image:Nx3x224x224, got 'image:1x224x224x3'":
+        withParameters({ trt_profile_min_shapes: "image:1x224x224x3" }),
+      "tensorrt parameter trt_profile_min_shapes must be input:1x3x224x224[,input:…], got '1x3x224x224'":
+        withParameters({ trt_profile_min_shapes: "1x3x224x224" }),
+      "model_warmup[0].batch_size must be 1 to 32, got 33": warmup({ batch_size: 33 }),
+      "model_warmup must run at most 100 times in all, got 101": warmup({ count: 101 }),
+      "model_warmup[0].inputs must give 'image'": warmup({ inputs: {} }),
+    }),
+  )("%s", (problem, config) => {
     const line = problem.startsWith("model:") ? problem : `${config.name}: ${problem}`;
     expect(checkModelConfig(config, { specs: catalogueSpecs, gpus: 4 })).toEqual([line]);
   });

@@ -128,118 +128,64 @@ test("an image that is not square has height before width in every layout", () =
   expect(imagePixels(tower("nchw")).dims).toEqual([240, 320, 3]);
 });
 
-test.each<[problem: string, change: (draft: Draft) => void, message: string]>([
-  [
-    "no tower",
-    (draft) => {
+test.each(
+  Object.entries<(draft: Draft) => void>({
+    "towers: must have image, text or both": (draft) => {
       draft.sources = {};
       delete draft.towers.image;
       delete draft.towers.text;
     },
-    "towers: must have image, text or both",
-  ],
-  [
-    "a crop wider than the resized edge",
-    ({ towers }) => {
-      towers.image!.input.size.width = 256;
-    },
-    "towers.image.input.size.width: must not exceed resize.edge (224), because the crop is taken from the resized image",
-  ],
-  [
-    "a crop higher than the resized edge",
-    ({ towers }) => {
-      towers.image!.input.size.height = 225;
-    },
-    "towers.image.input.size.height: must not exceed resize.edge (224), because the crop is taken from the resized image",
-  ],
-  [
-    "a mean in another range than the pixels",
-    ({ towers }) => {
+    "towers.image.input.size.width: must not exceed resize.edge (224), because the crop is taken from the resized image":
+      ({ towers }) => {
+        towers.image!.input.size.width = 256;
+      },
+    "towers.image.input.size.height: must not exceed resize.edge (224), because the crop is taken from the resized image":
+      ({ towers }) => {
+        towers.image!.input.size.height = 225;
+      },
+    "towers.image.input.mean.2: must be in valueRange (0..1)": ({ towers }) => {
       towers.image!.input.mean = [0.5, 0.5, 127];
     },
-    "towers.image.input.mean.2: must be in valueRange (0..1)",
-  ],
-  [
-    "a standard deviation of 0",
-    ({ towers }) => {
+    "towers.image.input.std.1: must be above 0": ({ towers }) => {
       towers.image!.input.std = [0.5, 0, 0.5];
     },
-    "towers.image.input.std.1: must be above 0",
-  ],
-  [
-    "an end id outside the vocabulary",
-    ({ towers }) => {
+    "towers.text.input.endId: must be below vocabularySize (49408)": ({ towers }) => {
       towers.text!.input.endId = 49_408;
     },
-    "towers.text.input.endId: must be below vocabularySize (49408)",
-  ],
-  [
-    "a padding id outside the vocabulary",
-    ({ towers }) => {
+    "towers.text.input.paddingId: must be below vocabularySize (49408)": ({ towers }) => {
       towers.text!.input.paddingId = 50_000;
     },
-    "towers.text.input.paddingId: must be below vocabularySize (49408)",
-  ],
-  [
-    "a context without room for a token",
-    ({ towers }) => {
+    "towers.text.input.contextLength: must be above 2, the number of begin and end ids": ({
+      towers,
+    }) => {
       towers.text!.input.contextLength = 2;
     },
-    "towers.text.input.contextLength: must be above 2, the number of begin and end ids",
-  ],
-  [
-    "an end to keep that does not exist",
-    ({ towers }) => {
+    "towers.text.input.truncation: must be cut if there is no endId": ({ towers }) => {
       delete towers.text!.input.endId;
     },
-    "towers.text.input.truncation: must be cut if there is no endId",
-  ],
-  [
-    "a cleaning step that is repeated",
-    ({ towers }) => {
+    "towers.text.input.cleaning.1: must not repeat a step": ({ towers }) => {
       towers.text!.input.cleaning = ["lower-case", "lower-case"];
     },
-    "towers.text.input.cleaning.1: must not repeat a step",
-  ],
-  [
-    "a preferred batch size above the maximum",
-    (draft) => {
+    "batching.preferred.1: must not exceed batching.maximum (16)": (draft) => {
       draft.batching = { maximum: 16, preferred: [8, 32] };
     },
-    "batching.preferred.1: must not exceed batching.maximum (16)",
-  ],
-  [
-    "preferred batch sizes out of order",
-    (draft) => {
+    "batching.preferred.1: must be above the size before it (16)": (draft) => {
       draft.batching = { maximum: 32, preferred: [16, 8] };
     },
-    "batching.preferred.1: must be above the size before it (16)",
-  ],
-  [
-    "a truncated width that is not smaller",
-    (draft) => {
+    "embedding.truncatableTo.1: must be below embedding.width (512)": (draft) => {
       draft.embedding = { ...draft.embedding, truncatableTo: [256, 512] };
     },
-    "embedding.truncatableTo.1: must be below embedding.width (512)",
-  ],
-  [
-    "truncated widths out of order",
-    (draft) => {
+    "embedding.truncatableTo.1: must be above the width before it (256)": (draft) => {
       draft.embedding = { ...draft.embedding, truncatableTo: [256, 128] };
     },
-    "embedding.truncatableTo.1: must be above the width before it (256)",
-  ],
-  [
-    "sources of a truncation that the spec does not have",
-    (draft) => {
+    "sources.truncation: must be omitted, because embedding.truncatableTo is": (draft) => {
       draft.sources = {
         ...draft.sources,
         truncation: [{ kind: "chosen", from: "model-spec.test.ts" }],
       };
     },
-    "sources.truncation: must be omitted, because embedding.truncatableTo is",
-  ],
-])("fails on %s", (_problem, change, message) => {
+  }),
+)("fails: %s", (message, change) => {
   expect(errorsAfter(change)).toEqual([message]);
 });
 

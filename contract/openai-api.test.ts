@@ -53,34 +53,19 @@ test("fails on an empty text in a list, with its index", () => {
   expect(errorOf({ input: ["a", ""] })).toBe("input.1: must not be an empty string");
 });
 
-test.each<[problem: string, body: object, message: string]>([
-  [
-    "messages beside input",
-    { input: "a", messages: [{ content: "b" }] },
-    "messages: must be omitted if the body has input",
-  ],
-  [
-    "modalities of other inputs",
-    { input: ["a", "b"], modality: ["text"] },
-    "modality: must have one value per input (2), got 1",
-  ],
-  ["audio", { input: "a", modality: "audio" }, "modality: must be text or image, or one per input"],
-  [
-    "a cut beginning",
-    { input: "a", truncate: "START" },
-    "truncate: must be END or NONE: the server cuts off the end of long texts",
-  ],
-  [
-    "vectors of any norm",
-    { input: "a", normalized: false },
-    "normalized: must be true: all embeddings have unit L2 norm",
-  ],
-  [
-    "packed bits",
-    { input: "a", embedding_type: "ubinary" },
-    "embedding_type: must be float or base64",
-  ],
-])("fails on %s, which it cannot compute", (_problem, body, message) => {
+test.each(
+  Object.entries<object>({
+    "messages: must be omitted if the body has input": { input: "a", messages: [{ content: "b" }] },
+    "modality: must have one value per input (2), got 1": { input: ["a", "b"], modality: ["text"] },
+    "modality: must be text or image, or one per input": { input: "a", modality: "audio" },
+    "truncate: must be END or NONE: the server cuts off the end of long texts": {
+      input: "a",
+      truncate: "START",
+    },
+    "normalized: must be true: all embeddings have unit L2 norm": { input: "a", normalized: false },
+    "embedding_type: must be float or base64": { input: "a", embedding_type: "ubinary" },
+  }),
+)("fails: %s, which it cannot compute", (message, body) => {
   expect(errorOf(body)).toBe(message);
 });
 

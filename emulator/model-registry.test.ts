@@ -168,81 +168,48 @@ describe("loading", () => {
   });
 
   const config = tinyConfig();
-  test.each<[string, string, string]>([
-    [
-      "a preferred batch above the maximum",
-      config.replace("8, 16, 32", "64"),
-      `dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64`,
-    ],
-    [
-      "a file outside its folder",
-      `${config}\ndefault_model_filename: "../../other/1/model.onnx"`,
-      `default_model_filename '../../other/1/model.onnx' of model '${model}' must be in its folder`,
-    ],
-    [
-      "a field that Triton does not know",
-      `${config}\nmax_batch: 3`,
-      "inference.ModelConfig: unknown field 'max_batch'",
-    ],
-    [
-      "another name than its folder's",
-      config.replace(model, "other"),
-      `the name of model 'other' must be that of its folder, '${model}'`,
-    ],
-    [
-      "a backend that is not here",
-      config.replace("onnxruntime_onnx", "tensorrt_plan"),
-      `platform must be onnxruntime_onnx or ensemble, or backend python or dali, got 'tensorrt_plan'`,
-    ],
-    [
-      "a version that is not there",
-      `${config}\nversion_policy { specific { versions: [ 7 ] } }`,
-      `at least one version must be available under the version policy of model '${model}'`,
-    ],
-    [
-      "a feature that this server does not have",
-      tinyConfig({ extra: "sequence_batching { }" }),
-      `model '${model}' has sequence_batching: not supported by this server`,
-    ],
-    [
-      "a queue policy",
-      tinyConfig({ extra: "dynamic_batching { default_queue_policy { max_queue_size: 2 } }" }),
-      `model '${model}' has dynamic_batching.default_queue_policy: not supported by this server`,
-    ],
-    [
-      "a warm-up that does not fit the model",
-      `${config}\nmodel_warmup [ { name: "w" batch_size: 64 } ]`,
-      `model_warmup[0].batch_size must be 1 to 32, got 64`,
-    ],
-    [
-      "more warm-up runs than a model may have",
-      `${config}\nmodel_warmup [ { name: "v" }, { name: "w" count: 100 } ]`,
-      `model_warmup must run at most 100 times in all, got 101`,
-    ],
-  ])("fails on %s", async (_, text, message) => {
+  test.each(
+    Object.entries<string>({
+      "dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64":
+        config.replace("8, 16, 32", "64"),
+      [`default_model_filename '../../other/1/model.onnx' of model '${model}' must be in its folder`]: `${config}\ndefault_model_filename: "../../other/1/model.onnx"`,
+      "inference.ModelConfig: unknown field 'max_batch'": `${config}\nmax_batch: 3`,
+      [`the name of model 'other' must be that of its folder, '${model}'`]: config.replace(
+        model,
+        "other",
+      ),
+      "platform must be onnxruntime_onnx or ensemble, or backend python or dali, got 'tensorrt_plan'":
+        config.replace("onnxruntime_onnx", "tensorrt_plan"),
+      [`at least one version must be available under the version policy of model '${model}'`]: `${config}\nversion_policy { specific { versions: [ 7 ] } }`,
+      [`model '${model}' has sequence_batching: not supported by this server`]: tinyConfig({
+        extra: "sequence_batching { }",
+      }),
+      [`model '${model}' has dynamic_batching.default_queue_policy: not supported by this server`]:
+        tinyConfig({ extra: "dynamic_batching { default_queue_policy { max_queue_size: 2 } }" }),
+      "model_warmup[0].batch_size must be 1 to 32, got 64": `${config}\nmodel_warmup [ { name: "w" batch_size: 64 } ]`,
+      "model_warmup must run at most 100 times in all, got 101": `${config}\nmodel_warmup [ { name: "v" }, { name: "w" count: 100 } ]`,
+    }),
+  )("fails: %s", async (message, text) => {
     const failure = open({ [`${model}/config.pbtxt`]: text });
     await expect(failure).rejects.toThrow(OipError);
     await expect(failure).rejects.toThrow(`failed to load model '${model}': `);
     await expect(failure).rejects.toThrow(message);
   });
 
-  test.each<[string, string, string]>([
-    [
-      "another output width than the model's",
-      config.replace("512", "256"),
-      "model 'mine': output 'embedding' must have the model's shape [-1,512], got [-1,256]",
-    ],
-    [
-      "an input that the model does not have",
-      config.replace('"image"', '"pixels"'),
-      "model 'mine': input 'pixels' must be one of the model's: image",
-    ],
-    [
-      "another type than the model's",
-      config.replace("TYPE_FP32", "TYPE_UINT8"),
-      "model 'mine': input 'image' must be TYPE_FP32, got TYPE_UINT8",
-    ],
-  ])("fails on a configuration with %s", async (_, text, message) => {
+  test.each(
+    Object.entries<string>({
+      "model 'mine': output 'embedding' must have the model's shape [-1,512], got [-1,256]":
+        config.replace("512", "256"),
+      "model 'mine': input 'pixels' must be one of the model's: image": config.replace(
+        '"image"',
+        '"pixels"',
+      ),
+      "model 'mine': input 'image' must be TYPE_FP32, got TYPE_UINT8": config.replace(
+        "TYPE_FP32",
+        "TYPE_UINT8",
+      ),
+    }),
+  )("fails on a configuration: %s", async (message, text) => {
     const failure = open({ "mine/config.pbtxt": text.replace(model, "mine") });
     await expect(failure).rejects.toThrow(`failed to load model 'mine': ${message}`);
   });

@@ -109,44 +109,21 @@ describe("infer", () => {
     expect(answer.raw_output_contents[0]?.byteLength).toBe(2048);
   });
 
-  test.each<[string, ModelInferRequest, string]>([
-    [
-      "no contents",
-      inferRequest({ raw_input_contents: [] }),
-      `unable to find data for input tensor 'image' for model '${model}' in request.`,
-    ],
-    [
-      "more raw contents than inputs",
-      inferRequest({ raw_input_contents: [pixelBytes, pixelBytes] }),
-      `expected 1 raw_input_contents for model '${model}', got 2`,
-    ],
-    [
-      "too few bytes",
-      inferRequest({ raw_input_contents: [pixelBytes.subarray(4)] }),
-      "byte size mismatch for 'image': FP32 [1,3,224,224] has 602112 bytes, got 602108",
-    ],
-    [
-      "an unknown data type",
-      inferRequest({ inputs: [{ ...input, datatype: "FP31" }] }),
-      "invalid datatype 'FP31' for 'image'",
-    ],
-    [
-      "an unknown output",
-      inferRequest({ outputs: [{ name: "logits" }] }),
-      `unexpected inference output 'logits' for model '${model}'`,
-    ],
-  ])("fails on %s", async (_, request, details) => {
+  test.each(
+    Object.entries<ModelInferRequest>({
+      [`unable to find data for input tensor 'image' for model '${model}' in request.`]:
+        inferRequest({ raw_input_contents: [] }),
+      [`expected 1 raw_input_contents for model '${model}', got 2`]: inferRequest({
+        raw_input_contents: [pixelBytes, pixelBytes],
+      }),
+      "invalid datatype 'FP31' for 'image'": inferRequest({
+        inputs: [{ ...input, datatype: "FP31" }],
+      }),
+    }),
+  )("fails: %s", async (details, request) => {
     expect(await failure(call("ModelInfer", request))).toEqual({
       code: status.INVALID_ARGUMENT,
       details,
-    });
-  });
-
-  test("fails on a negative dimension", async () => {
-    const request = inferRequest({ inputs: [{ ...input, shape: [-1, 3, 224, 224] }] });
-    expect(await failure(call("ModelInfer", request))).toMatchObject({
-      code: status.INVALID_ARGUMENT,
-      details: expect.stringContaining("batch-size must be >= 1"),
     });
   });
 

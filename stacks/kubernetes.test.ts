@@ -7,8 +7,9 @@ import { environment } from "../contract/environment.ts";
 import { KubernetesStack } from "./kubernetes.ts";
 import { parseSettings } from "./settings/settings.ts";
 
+const sha256 = "a".repeat(64);
 /** Image pinned by digest. */
-const pinned = `registry.example/triton@sha256:${"a".repeat(64)}`;
+const pinned = `registry.example/triton@sha256:${sha256}`;
 
 const stackOf = (yaml = "") =>
   new KubernetesStack(Testing.app(), "k8s-gpu", parseSettings("kubernetes", "test", yaml));
@@ -269,12 +270,11 @@ describe("the pods of k8s-gpu", () => {
   });
 
   test("name TensorRT engines by weights and image, and cache them on a volume", () => {
-    const sha256 = "0123456789abcdef".repeat(4);
     const yaml = `model: { weights: init, url: https://models.example/model.onnx, sha256: ${sha256} }
 triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, sizeGiB: 3 } }`;
     const { triton, model } = values(yaml);
     expect(triton.modelConfig.texts.openclip_vit_b32_trt).toContain(
-      "0123456789ab_26.07-1_openclip_vit_b32_trt",
+      "aaaaaaaaaaaa_26.07-1_openclip_vit_b32_trt",
     );
     expect(triton.engineCache).toMatchObject({
       enabled: true,
@@ -429,169 +429,97 @@ describe("k8s-gpu fails", () => {
     expect(warnings("")).toEqual([]);
   });
 
-  test.each([
-    [
-      "a pod with more GPUs than a node",
-      "triton: { gpusPerPod: 4 }",
-      [
+  test.each(
+    Object.entries({
+      "triton: { gpusPerPod: 4 }": [
         "triton.gpusPerPod must be at most nodePool.gpusPerNode (1): the GPUs of a pod are on one node, got 4",
         "triton.autoscaler.maxReplicas must be at most 1 to fit quota.gpus 4 (4 per pod), got 4",
       ],
-    ],
-    [
-      "more pods than the quota has GPUs for",
-      "quota: { gpus: 3 }",
-      ["triton.autoscaler.maxReplicas must be at most 3 to fit quota.gpus 3 (1 per pod), got 4"],
-    ],
-    [
-      "a spare GPU that the pool does not have",
-      "triton: { spareGpu: true }",
-      [
+      "quota: { gpus: 3 }": [
+        "triton.autoscaler.maxReplicas must be at most 3 to fit quota.gpus 3 (1 per pod), got 4",
+      ],
+      "triton: { spareGpu: true }": [
         "triton.autoscaler.maxReplicas must be at most 3 to fit nodePool (4 × 1 GPUs, 1 per pod, and a rolling update adds 1 pod), got 4",
         "triton.autoscaler.maxReplicas must be at most 3 to fit quota.gpus 4 (1 per pod, and a rolling update adds 1 pod), got 4",
       ],
-    ],
-    [
-      "Triton and embed servers that want the same GPUs",
-      "embed: { backend: onnxruntime }",
-      [
+      "embed: { backend: onnxruntime }": [
         "embed.autoscaler.maxReplicas must be at most 4 to fit nodePool (4 × 1 GPUs, 1 per pod), got 6",
         "embed.autoscaler.maxReplicas must be at most 4 to fit quota.gpus 4 (1 per pod), got 6",
       ],
-    ],
-    [
-      "models that do not fit the memory of a GPU",
-      "nodePool: { gpu: t4 }\nmodels: [openclip-vit-l14, siglip2-base-224]\ntriton: { instancesPerGpu: 3 }",
-      [
-        expect.stringMatching(
-          /^nodePool.gpu must have room for the models: GPU 0 has 15360 MiB, 13824 usable, and they need \d+ \(triton \d+; by model: openclip-vit-l14 image \d+ \+ openclip-vit-l14 text \d+ \+ siglip2-base-224 image \d+ \+ siglip2-base-224 text \d+ \+ CUDA of 1 process 512\): serve fewer models /,
-        ),
-      ],
-    ],
-    [
-      "one file for several towers",
-      "model: { weights: init, url: https://models.example/model.onnx, sha256: SHA }\nmodels: [openclip-vit-b32]".replace(
-        "SHA",
-        "a".repeat(64),
-      ),
-      [
-        "model.url must be in model.towers, by the name of its tower, got 'https://models.example/model.onnx'",
-        `model.sha256 must be in model.towers, by the name of its tower, got '${"a".repeat(64)}'`,
-        "model.towers.openclip-vit-b32:image must have the url and sha256 of the weights, got nothing",
-        "model.towers.openclip-vit-b32:text must have the url and sha256 of the weights, got nothing",
-      ],
-    ],
-    [
-      "a PDB that blocks every drain",
-      "triton: { budget: { minAvailable: 2 } }",
-      [
+      "nodePool: { gpu: t4 }\nmodels: [openclip-vit-l14, siglip2-base-224]\ntriton: { instancesPerGpu: 3 }":
+        [
+          expect.stringMatching(
+            /^nodePool.gpu must have room for the models: GPU 0 has 15360 MiB, 13824 usable, and they need \d+ \(triton \d+; by model: openclip-vit-l14 image \d+ \+ openclip-vit-l14 text \d+ \+ siglip2-base-224 image \d+ \+ siglip2-base-224 text \d+ \+ CUDA of 1 process 512\): serve fewer models /,
+          ),
+        ],
+      [`model: { weights: init, url: https://models.example/model.onnx, sha256: ${sha256} }\nmodels: [openclip-vit-b32]`]:
+        [
+          "model.url must be in model.towers, by the name of its tower, got 'https://models.example/model.onnx'",
+          `model.sha256 must be in model.towers, by the name of its tower, got '${sha256}'`,
+          "model.towers.openclip-vit-b32:image must have the url and sha256 of the weights, got nothing",
+          "model.towers.openclip-vit-b32:text must have the url and sha256 of the weights, got nothing",
+        ],
+      "triton: { budget: { minAvailable: 2 } }": [
         "triton.budget.minAvailable must be less than triton.autoscaler.minReplicas (2), or no node can be drained, got 2",
       ],
-    ],
-    [
-      "limits below requests",
-      "embed: { resources: { requests: { cpuMillicores: 500, memoryMiB: 2000 } } }",
-      [
+      "embed: { resources: { requests: { cpuMillicores: 500, memoryMiB: 2000 } } }": [
         "embed.resources.requests.memoryMiB must not exceed embed.resources.limits.memoryMiB (1536), got 2000",
         "quota.requests.memoryMiB must be at least 30384 (triton 4 × 4096 + embed 7 × 2000), got 26624",
       ],
-    ],
-    [
-      "images without a version",
-      "embed: { image: registry.example/embed }\ntriton: { image: 'registry.example/triton:latest' }",
-      [
-        "embed.image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'registry.example/embed'",
-        "triton.image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'registry.example/triton:latest'",
-      ],
-    ],
-    [
-      "weights in NVIDIA's image, which has none",
-      "triton: { image: 'nvcr.io/nvidia/tritonserver:26.07-py3' }",
-      [
+      "embed: { image: registry.example/embed }\ntriton: { image: 'registry.example/triton:latest' }":
+        [
+          "embed.image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'registry.example/embed'",
+          "triton.image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'registry.example/triton:latest'",
+        ],
+      "triton: { image: 'nvcr.io/nvidia/tritonserver:26.07-py3' }": [
         "model.weights must be pvc or init when triton.image is NVIDIA's own, which has no weights, got 'image'",
       ],
-    ],
-    [
-      "a gateway without Triton servers",
-      "triton: { enabled: false }",
-      ["triton.enabled must be true when embed.backend is triton, got false"],
-    ],
-    [
-      "an exposed embed server without authentication and TLS",
-      "embed: { service: NodePort }",
-      [
+      "triton: { enabled: false }": [
+        "triton.enabled must be true when embed.backend is triton, got false",
+      ],
+      "embed: { service: NodePort }": [
         "embed.keySecret must name a Secret with the key when embed.service is NodePort, or embed.allowAnonymous must be true, got nothing",
         "embed.tls must name a Secret with a certificate when embed.service is NodePort, because requests would be sent in clear text; allowPlaintext: true exposes the port anyway, got nothing",
       ],
-    ],
-    [
-      "downloaded weights in a precision that the server does not find",
-      `accelerator: cpu
-model: { weights: init, url: https://models.example/m, sha256: ${"a".repeat(64)} }
+      [`accelerator: cpu
+model: { weights: init, url: https://models.example/m, sha256: ${sha256} }
 embed: { backend: onnxruntime, server: { modelPrecision: int8 } }
-triton: { enabled: false }`,
-      [
+triton: { enabled: false }`]: [
         "embed.server.modelPrecision must be fp32 when weights is init: with pvc or image, the file of the precision is beside model.onnx, got 'int8'",
       ],
-    ],
-    [
-      "keys of clients without one of Prometheus",
-      "createNamespace: false\nembed: { keysSecret: clients }",
-      [
+      "createNamespace: false\nembed: { keysSecret: clients }": [
         "embed.keySecret must name a Secret with the key of Prometheus when embed.keysSecret has those of the clients, got nothing",
       ],
-    ],
-    [
-      "an Ingress without TLS in the chart values",
-      "chartValues: { ingress: { enabled: true, host: a.example } }",
-      [
+      "chartValues: { ingress: { enabled: true, host: a.example } }": [
         "chartValues.ingress.tlsSecretName must name a Secret, because requests would be sent in clear text, got nothing",
       ],
-    ],
-    [
-      "a key together with anonymous access",
-      "createNamespace: false\nembed: { keySecret: key, allowAnonymous: true }",
-      ["embed.allowAnonymous must be false when embed.keySecret names a Secret, got true"],
-    ],
-    [
-      "an engine cache on a volume of one node for pods on several",
-      `triton: { backend: tensorrt, image: '${pinned}', engineCache: { enabled: true, accessMode: ReadWriteOnce } }`,
-      [
-        "triton.engineCache.accessMode must be ReadWriteMany for triton.autoscaler.maxReplicas 4: one node has GPUs for 1 of them, got 'ReadWriteOnce'",
+      "createNamespace: false\nembed: { keySecret: key, allowAnonymous: true }": [
+        "embed.allowAnonymous must be false when embed.keySecret names a Secret, got true",
       ],
-    ],
-    [
-      "an engine cache for weights in an image with a tag",
-      "triton: { backend: tensorrt, image: 'registry.example/triton:1', engineCache: { enabled: true } }",
-      [
-        "triton.image must be pinned by digest, like 'name@sha256:…', when triton.engineCache.enabled is true and model.weights is image: the weights behind a tag can change, and engines of the old weights would be used, got 'registry.example/triton:1'",
-      ],
-    ],
-    [
-      "an engine cache for weights without a checksum",
-      "createNamespace: false\nmodel: { weights: pvc, claim: weights }\ntriton: { backend: tensorrt, engineCache: { enabled: true } }",
-      [
-        "model.sha256 must be set when triton.engineCache.enabled is true: otherwise engines of other weights could be used, got nothing",
-      ],
-    ],
-    [
-      "existing objects in a namespace that the deployment creates",
-      "imagePullSecret: registry\nembed: { keySecret: key, tls: { secret: cert } }\nmodel: { weights: pvc, claim: weights }",
-      [
-        "createNamespace must be false when imagePullSecret names an existing object of the namespace ('registry'), got true",
-        "createNamespace must be false when embed.keySecret names an existing object of the namespace ('key'), got true",
-        "createNamespace must be false when embed.tls.secret names an existing object of the namespace ('cert'), got true",
-        "createNamespace must be false when model.claim names an existing object of the namespace ('weights'), got true",
-      ],
-    ],
-    [
-      "CUDA graphs that ONNX Runtime would replay",
-      "triton: { cudaGraphs: true }",
-      [
+      [`triton: { backend: tensorrt, image: '${pinned}', engineCache: { enabled: true, accessMode: ReadWriteOnce } }`]:
+        [
+          "triton.engineCache.accessMode must be ReadWriteMany for triton.autoscaler.maxReplicas 4: one node has GPUs for 1 of them, got 'ReadWriteOnce'",
+        ],
+      "triton: { backend: tensorrt, image: 'registry.example/triton:1', engineCache: { enabled: true } }":
+        [
+          "triton.image must be pinned by digest, like 'name@sha256:…', when triton.engineCache.enabled is true and model.weights is image: the weights behind a tag can change, and engines of the old weights would be used, got 'registry.example/triton:1'",
+        ],
+      "createNamespace: false\nmodel: { weights: pvc, claim: weights }\ntriton: { backend: tensorrt, engineCache: { enabled: true } }":
+        [
+          "model.sha256 must be set when triton.engineCache.enabled is true: otherwise engines of other weights could be used, got nothing",
+        ],
+      "imagePullSecret: registry\nembed: { keySecret: key, tls: { secret: cert } }\nmodel: { weights: pvc, claim: weights }":
+        [
+          "createNamespace must be false when imagePullSecret names an existing object of the namespace ('registry'), got true",
+          "createNamespace must be false when embed.keySecret names an existing object of the namespace ('key'), got true",
+          "createNamespace must be false when embed.tls.secret names an existing object of the namespace ('cert'), got true",
+          "createNamespace must be false when model.claim names an existing object of the namespace ('weights'), got true",
+        ],
+      "triton: { cudaGraphs: true }": [
         "triton.cudaGraphs must be false if ONNX Runtime runs openclip_vit_b32: its CUDA graphs can return the result of an earlier request (microsoft/onnxruntime#20050), got true",
       ],
-    ],
-  ])("on %s", (_, yaml, expected) => {
+    }),
+  )("%s", (yaml, expected) => {
     expect([...findings(yaml)].sort()).toEqual([...expected].sort());
   });
 
@@ -602,48 +530,29 @@ triton: { enabled: false }`,
 });
 
 describe("k8s-gpu warns about", () => {
-  test.each([
-    [
-      "embed servers on GPUs that scale on CPU",
-      "embed: { backend: onnxruntime, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }",
-      [
-        "embed.autoscaler scales on CPU, but its pods run on GPUs: CPU utilisation does not reflect GPU utilisation",
-      ],
-    ],
-    [
-      "scraping by annotations, which send no key",
-      "createNamespace: false\nembed: { keySecret: key }\nscraping: annotations",
-      [
+  test.each(
+    Object.entries({
+      "embed: { backend: onnxruntime, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }":
+        [
+          "embed.autoscaler scales on CPU, but its pods run on GPUs: CPU utilisation does not reflect GPU utilisation",
+        ],
+      "createNamespace: false\nembed: { keySecret: key }\nscraping: annotations": [
         "scraping is annotations, and embed.keySecret names a Secret: Prometheus sends no key and receives 401 from /metrics of the embed server; service-monitor provides the key",
       ],
-    ],
-    [
-      "a single pod",
-      "triton: { autoscaler: { minReplicas: 1 } }",
-      [
+      "triton: { autoscaler: { minReplicas: 1 } }": [
         "triton.autoscaler.minReplicas is 1: a node drain interrupts the service until the next pod is ready",
       ],
-    ],
-    [
-      "Triton servers on GPUs that scale on CPU",
-      "triton: { autoscaler: { metric: cpu } }",
-      [
+      "triton: { autoscaler: { metric: cpu } }": [
         "triton.autoscaler scales on CPU, but its pods run on GPUs: CPU utilisation does not reflect GPU utilisation",
       ],
-    ],
-    [
-      "unused GPUs",
-      "triton: { server: emulator }",
-      ["triton.server is emulator, which runs on the CPU and requests no GPU"],
-    ],
-    [
-      "pods that build engines at every start",
-      "triton: { backend: tensorrt }",
-      [
+      "triton: { server: emulator }": [
+        "triton.server is emulator, which runs on the CPU and requests no GPU",
+      ],
+      "triton: { backend: tensorrt }": [
         "triton.engineCache.enabled is false: each new pod builds TensorRT engines for up to 420 s before it is ready",
       ],
-    ],
-  ])("%s", (_, yaml, expected) => {
+    }),
+  )("%s", (yaml, expected) => {
     expect(warnings(yaml)).toEqual(expected);
   });
 });

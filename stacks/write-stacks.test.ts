@@ -45,23 +45,22 @@ test("environments of a stack share no container, network, volume or built image
   expect(new Set(compared).size).toBe(compared.length);
 });
 
-test.each([
-  [
-    "one network",
-    { a: "stack: single-gpu\nnetwork: clipstack-b", b: "stack: multi-gpu" },
-    "network must be unique on unix:///var/run/docker.sock, got 'clipstack-b'",
-  ],
-  [
-    "one kind cluster",
-    { a: "stack: kind", b: "stack: kind" },
-    "cluster.name must be unique on this machine, got 'clipstack'",
-  ],
-  [
-    "one namespace of a cluster",
-    { a: "stack: kubernetes", b: "stack: kubernetes" },
-    "namespace must be unique on gpu-cluster, got 'clipstack'",
-  ],
-])("rejects environments that share %s", (_, files, finding) => {
+test.each(
+  Object.entries({
+    "network must be unique on unix:///var/run/docker.sock, got 'clipstack-b'": {
+      a: "stack: single-gpu\nnetwork: clipstack-b",
+      b: "stack: multi-gpu",
+    },
+    "cluster.name must be unique on this machine, got 'clipstack'": {
+      a: "stack: kind",
+      b: "stack: kind",
+    },
+    "namespace must be unique on gpu-cluster, got 'clipstack'": {
+      a: "stack: kubernetes",
+      b: "stack: kubernetes",
+    },
+  }),
+)("rejects environments that share %s", (finding, files) => {
   const other = "stack: kind\ncluster: { name: other }\nembed: { nodePort: 30092 }";
   const { rejected, summaries } = write({ ...files, c: other });
   expect(rejected).toEqual([

@@ -33,20 +33,20 @@ test("a name has only characters that every file system accepts", () => {
   expect(reportName(testRecord().startedAt, "single-gpu+kind-local")).toMatch(/^[\w.+-]+$/);
 });
 
-test.each([
-  [
-    "another version",
-    { ...testRecord(), schema: 3 },
-    "record version (schema) must be 2, got 3: repeat the run with this version of clipstack",
-  ],
-  ["no version", { kind: "verify" }, "record version (schema) is required"],
-  ["no object", [1], "must be a saved record"],
-  [
-    "a wrong field",
-    { ...testRecord(), checks: [failedCheck({ outcome: "maybe" as "fail" })] },
-    "checks.0.outcome must be one of pass, fail, skip",
-  ],
-])("fails on a record with %s", (_what, value, message) => {
+test.each(
+  Object.entries({
+    "record version (schema) must be 2, got 3: repeat the run with this version of clipstack": {
+      ...testRecord(),
+      schema: 3,
+    },
+    "record version (schema) is required": { kind: "verify" },
+    "must be a saved record": [1],
+    "checks.0.outcome must be one of pass, fail, skip": {
+      ...testRecord(),
+      checks: [failedCheck({ outcome: "maybe" as "fail" })],
+    },
+  }),
+)("fails on a record: %s", (message, value) => {
   expect(() => parseRecord(JSON.stringify(value), "run.json")).toThrow(`run.json: ${message}`);
 });
 

@@ -44,7 +44,7 @@ async function benchIdentical() {
   const items = (await readImages(samplesFolder, input)).slice(0, 3);
   const settings = {
     ...defaultSettings,
-    ...{ endpoints: [], rounds: 5, windowSeconds: 0.3, warmupSeconds: 0.3 },
+    ...{ endpoints: [], rounds: 5, durationSeconds: 5, windowSeconds: 0.3, warmupSeconds: 0.3 },
     images: { source: "samples", count: items.length, meanBytes: 1 },
   };
   const model = { name: "tiny", weights: "random" };

@@ -37,7 +37,7 @@ test("the confirmed rate of a server with a known capacity is within 5 % of queu
     });
     const record = testBenchRecord({ loadPoints: [] });
     const context = testContext({
-      settings: { ...record.settings, ...defaultSettings, windowSeconds: 1, durationSeconds: 40 },
+      settings: { ...record.settings, ...defaultSettings, windowSeconds: 0.5, durationSeconds: 15 },
       items: [image],
       onEvent: (event) => {
         if (event.kind === "notice") console.log(event.text);

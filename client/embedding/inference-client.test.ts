@@ -384,23 +384,20 @@ describe("auto", () => {
 });
 
 describe("fails immediately if", () => {
-  test.each([
-    [
-      "the URL has a path",
-      { serviceUrl: "http://127.0.0.1:8002/embed" },
-      "serviceUrl must be http://host:port, without a path, got 'http://127.0.0.1:8002/embed'",
-    ],
-    [
-      "the URL is none",
-      { serviceUrl: "127.0.0.1:8002" },
-      "serviceUrl must be http://host:port, without a path, got '127.0.0.1:8002'",
-    ],
-    [
-      "the gRPC target is a URL",
-      { backend: "triton_grpc" as const, tritonGrpcUrl: "grpc://host:8001" },
-      "tritonGrpcUrl must be host:port, got 'grpc://host:8001'",
-    ],
-  ])("%s", async (_name, options, message) => {
+  test.each(
+    Object.entries({
+      "serviceUrl must be http://host:port, without a path, got 'http://127.0.0.1:8002/embed'": {
+        serviceUrl: "http://127.0.0.1:8002/embed",
+      },
+      "serviceUrl must be http://host:port, without a path, got '127.0.0.1:8002'": {
+        serviceUrl: "127.0.0.1:8002",
+      },
+      "tritonGrpcUrl must be host:port, got 'grpc://host:8001'": {
+        backend: "triton_grpc" as const,
+        tritonGrpcUrl: "grpc://host:8001",
+      },
+    }),
+  )("%s", async (message, options) => {
     expect((await errorOf(open(options))).message).toBe(`[settings] ${message}`);
   });
 });

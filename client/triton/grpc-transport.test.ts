@@ -65,23 +65,25 @@ test("sends tensors as raw contents and the names of the outputs", async () => {
 });
 
 describe("fails with 'protocol' for a response that violates the protocol", () => {
-  test.each<[string, object, string]>([
-    [
-      "fewer bytes than the shape needs",
-      { id: "7", outputs: [output], raw_output_contents: [Buffer.alloc(4)] },
-      "[protocol] m: byte size mismatch for 'embedding': FP32 [1,2] has 8 bytes, got 4",
-    ],
-    [
-      "fewer contents than outputs",
-      { id: "7", outputs: [output, output], raw_output_contents: [Buffer.alloc(8)] },
-      "[protocol] m: 2 outputs, but 1 raw_output_contents",
-    ],
-    [
-      "the response to another request",
-      { id: "8", outputs: [output], raw_output_contents: [Buffer.alloc(8)] },
-      "[protocol] m: expected the response to request '7', got '8'",
-    ],
-  ])("%s", async (_, respond, message) => {
+  test.each(
+    Object.entries<object>({
+      "[protocol] m: byte size mismatch for 'embedding': FP32 [1,2] has 8 bytes, got 4": {
+        id: "7",
+        outputs: [output],
+        raw_output_contents: [Buffer.alloc(4)],
+      },
+      "[protocol] m: 2 outputs, but 1 raw_output_contents": {
+        id: "7",
+        outputs: [output, output],
+        raw_output_contents: [Buffer.alloc(8)],
+      },
+      "[protocol] m: expected the response to request '7', got '8'": {
+        id: "8",
+        outputs: [output],
+        raw_output_contents: [Buffer.alloc(8)],
+      },
+    }),
+  )("%s", async (message, respond) => {
     const transport = await clientOf(() => respond);
     const error = await failure(transport.infer("m", [image], { ...options, requestId: "7" }));
     expect([error.code, error.message]).toEqual(["protocol", message]);

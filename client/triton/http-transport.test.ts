@@ -54,33 +54,28 @@ async function failure(call: Promise<unknown>): Promise<TritonError> {
 }
 
 describe("fails with 'protocol' for a response that violates the protocol", () => {
-  test.each<[string, Parameters<typeof respond>, string]>([
-    [
-      "fewer bytes than declared",
-      [{ outputs: [output] }, new Uint8Array(4)],
-      "[protocol] m: unexpected size for output 'embedding', expecting 4 additional bytes",
-    ],
-    [
-      "bytes that do not fit the shape",
-      [{ outputs: [{ ...output, shape: [1, 3] }] }, new Uint8Array(8)],
-      "[protocol] m: byte size mismatch for 'embedding': FP32 [1,3] has 12 bytes, got 8",
-    ],
-    [
-      "no outputs",
-      [{ id: "7" }],
-      "[protocol] m: Unable to parse 'outputs': Invalid input: expected array, received undefined",
-    ],
-    [
-      "an output that was not requested",
-      [{ id: "7", outputs: [{ ...output, name: "logits" }] }, new Uint8Array(8)],
-      "[protocol] m: expected output 'embedding', got 'logits'",
-    ],
-    [
-      "the response to another request",
-      [{ id: "8", outputs: [output] }, new Uint8Array(8)],
-      "[protocol] m: expected the response to request '7', got '8'",
-    ],
-  ])("%s", async (_, response, message) => {
+  test.each(
+    Object.entries<Parameters<typeof respond>>({
+      "[protocol] m: unexpected size for output 'embedding', expecting 4 additional bytes": [
+        { outputs: [output] },
+        new Uint8Array(4),
+      ],
+      "[protocol] m: byte size mismatch for 'embedding': FP32 [1,3] has 12 bytes, got 8": [
+        { outputs: [{ ...output, shape: [1, 3] }] },
+        new Uint8Array(8),
+      ],
+      "[protocol] m: Unable to parse 'outputs': Invalid input: expected array, received undefined":
+        [{ id: "7" }],
+      "[protocol] m: expected output 'embedding', got 'logits'": [
+        { id: "7", outputs: [{ ...output, name: "logits" }] },
+        new Uint8Array(8),
+      ],
+      "[protocol] m: expected the response to request '7', got '8'": [
+        { id: "8", outputs: [output] },
+        new Uint8Array(8),
+      ],
+    }),
+  )("%s", async (message, response) => {
     const transport = await clientOf(respond(...response));
     const error = await failure(
       transport.infer("m", [image], { ...options, requestId: "7", outputs: ["embedding"] }),

@@ -102,59 +102,26 @@ test("accepts the number of an enum value", () => {
   expect(read("instance_group { kind: 2 }").instance_group[0]?.kind).toBe("KIND_CPU");
 });
 
-test.each([
-  [
-    "an unknown field",
-    'name: "m"\nmax_batchsize: 8',
-    "2: inference.ModelConfig: unknown field 'max_batchsize': max_batchsize: 8",
-  ],
-  [
-    "an unknown field of a nested message",
-    "input {\n  dim: 3\n}",
-    "2: inference.ModelInput: unknown field 'dim': dim: 3",
-  ],
-  [
-    "a name that every object has",
-    "constructor: 1",
-    "1: inference.ModelConfig: unknown field 'constructor': constructor: 1",
-  ],
-  [
-    "a word for a number",
-    'name: "m"\n  max_batch_size: many\nbackend: "python"',
-    "2: integer value expected: max_batch_size: many",
-  ],
-  [
-    "a number that does not fit",
-    "max_batch_size: 2147483648",
-    "1: integer value out of range: max_batch_size: 2147483648",
-  ],
-  ["a string without quotes", "name: m", "1: expected string: name: m"],
-  [
-    "an unknown enum value",
-    "instance_group {\n kind: KIND_TPU }",
-    "2: inference.ModelInstanceGroup.kind: enum value expected: kind: KIND_TPU }",
-  ],
-  [
-    "a scalar for a message",
-    "dynamic_batching: 1",
-    "1: expected message value: dynamic_batching: 1",
-  ],
-  [
-    "a repeated field",
-    "max_batch_size: 1\nmax_batch_size: 2",
-    "2: inference.ModelConfig.max_batch_size: multiple values: max_batch_size: 2",
-  ],
-  [
-    "two kinds of scheduling",
-    "dynamic_batching { }\nsequence_batching { }",
-    "2: scheduling_choice: multiple values: sequence_batching { }",
-  ],
-  [
-    "a string that is not closed",
-    'backend: "python"\nname: "m',
-    '2: unterminated string: name: "m',
-  ],
-])("names the line of %s", (_name, text, message) => {
+test.each(
+  Object.entries({
+    "2: inference.ModelConfig: unknown field 'max_batchsize': max_batchsize: 8":
+      'name: "m"\nmax_batchsize: 8',
+    "2: inference.ModelInput: unknown field 'dim': dim: 3": "input {\n  dim: 3\n}",
+    "1: inference.ModelConfig: unknown field 'constructor': constructor: 1": "constructor: 1",
+    "2: integer value expected: max_batch_size: many":
+      'name: "m"\n  max_batch_size: many\nbackend: "python"',
+    "1: integer value out of range: max_batch_size: 2147483648": "max_batch_size: 2147483648",
+    "1: expected string: name: m": "name: m",
+    "2: inference.ModelInstanceGroup.kind: enum value expected: kind: KIND_TPU }":
+      "instance_group {\n kind: KIND_TPU }",
+    "1: expected message value: dynamic_batching: 1": "dynamic_batching: 1",
+    "2: inference.ModelConfig.max_batch_size: multiple values: max_batch_size: 2":
+      "max_batch_size: 1\nmax_batch_size: 2",
+    "2: scheduling_choice: multiple values: sequence_batching { }":
+      "dynamic_batching { }\nsequence_batching { }",
+    '2: unterminated string: name: "m': 'backend: "python"\nname: "m',
+  }),
+)("names the line of %s", (message, text) => {
   expect(() => read(text)).toThrow(new ModelConfigError(`config.pbtxt:${message}`));
 });
 

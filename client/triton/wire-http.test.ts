@@ -119,73 +119,43 @@ test("without the header the whole body is JSON", () => {
   expect(decodeInferRequest(body, undefined, "m")).toMatchObject({ inputs: [] });
 });
 
-test.each<[string, [Buffer, string], string]>([
-  [
-    "a head that is longer than the body",
-    [Buffer.from("{}"), "3"],
-    "inference header size should be in range (0, 2), got: 3",
-  ],
-  [
-    "a negative length",
-    [Buffer.from("{}"), "-1"],
-    "inference header size should be in range (0, 2), got: -1",
-  ],
-  [
-    "a length that is not a number",
-    [Buffer.from("{}"), "2x"],
-    "Unable to parse Inference-Header-Content-Length, got: 2x",
-  ],
-  [
-    "fewer bytes than binary_data_size",
-    request({ inputs: [input] }, new Uint8Array(3)),
-    "unexpected size for input 'image', expecting 5 additional bytes for model 'm'",
-  ],
-  [
-    "more bytes than binary_data_size",
-    request({ inputs: [input] }, new Uint8Array(9)),
-    "unexpected additional input data for model 'm'",
-  ],
-  [
-    "a negative binary_data_size",
-    request({ inputs: [{ ...input, parameters: { binary_data_size: -8 } }] }),
-    "Unable to parse 'binary_data_size' of 'image', got: -8",
-  ],
-  [
-    "data and binary_data_size",
-    request({ inputs: [{ ...input, data: [1, 2] }] }, new Uint8Array(8)),
-    "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', 'shared_memory_region' in 'parameters'. But set 'data' 'binary_data_size'",
-  ],
-  [
-    "no data",
-    request({ inputs: [{ ...input, parameters: {} }] }),
-    "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', 'shared_memory_region' in 'parameters'. But no field is set",
-  ],
-  [
-    "an unknown data type",
-    request({ inputs: [{ ...input, datatype: "FP31" }] }),
-    "invalid datatype 'FP31' for 'image'",
-  ],
-  [
-    "a negative dimension",
-    request({ inputs: [{ ...input, shape: [-1, 2] }] }),
-    "Unable to parse 'inputs[0].shape[0]': must be a non-negative integer",
-  ],
-  [
-    "no inputs",
-    request({ id: "1" }),
-    "Unable to parse 'inputs': Invalid input: expected array, received undefined",
-  ],
-  [
-    "an id that is not a string",
-    request({ id: 1, inputs: [] }),
-    "Unable to parse 'id': Invalid input: expected string, received number",
-  ],
-  [
-    "binary_data_output that is not a boolean",
-    request({ inputs: [], parameters: { binary_data_output: 1 } }),
-    "Unable to parse 'binary_data_output': must be true or false, got 1",
-  ],
-])("a request fails on %s", (_, [body, length], message) => {
+test.each(
+  Object.entries<[Buffer, string]>({
+    "inference header size should be in range (0, 2), got: 3": [Buffer.from("{}"), "3"],
+    "inference header size should be in range (0, 2), got: -1": [Buffer.from("{}"), "-1"],
+    "Unable to parse Inference-Header-Content-Length, got: 2x": [Buffer.from("{}"), "2x"],
+    "unexpected size for input 'image', expecting 5 additional bytes for model 'm'": request(
+      { inputs: [input] },
+      new Uint8Array(3),
+    ),
+    "unexpected additional input data for model 'm'": request(
+      { inputs: [input] },
+      new Uint8Array(9),
+    ),
+    "Unable to parse 'binary_data_size' of 'image', got: -8": request({
+      inputs: [{ ...input, parameters: { binary_data_size: -8 } }],
+    }),
+    "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', 'shared_memory_region' in 'parameters'. But set 'data' 'binary_data_size'":
+      request({ inputs: [{ ...input, data: [1, 2] }] }, new Uint8Array(8)),
+    "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', 'shared_memory_region' in 'parameters'. But no field is set":
+      request({ inputs: [{ ...input, parameters: {} }] }),
+    "invalid datatype 'FP31' for 'image'": request({ inputs: [{ ...input, datatype: "FP31" }] }),
+    "Unable to parse 'inputs[0].shape[0]': must be a non-negative integer": request({
+      inputs: [{ ...input, shape: [-1, 2] }],
+    }),
+    "Unable to parse 'inputs': Invalid input: expected array, received undefined": request({
+      id: "1",
+    }),
+    "Unable to parse 'id': Invalid input: expected string, received number": request({
+      id: 1,
+      inputs: [],
+    }),
+    "Unable to parse 'binary_data_output': must be true or false, got 1": request({
+      inputs: [],
+      parameters: { binary_data_output: 1 },
+    }),
+  }),
+)("a request fails: %s", (message, [body, length]) => {
   expect(() => decodeInferRequest(body, length, "m")).toThrow(new WireError(message));
 });
 

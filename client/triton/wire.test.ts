@@ -84,48 +84,55 @@ describe("bytes", () => {
     expect(Array.from(bytes)).toEqual([2, 0, 0, 0, 97, 98, 0, 0, 0, 0]);
   });
 
-  test.each<[string, WireTensor, string]>([
-    [
-      "too few bytes",
-      { name: "x", dataType: "FP32", shape: [2], bytes: new Uint8Array(7) },
-      "byte size mismatch for 'x': FP32 [2] has 8 bytes, got 7",
-    ],
-    [
-      "a negative dimension",
-      { name: "x", dataType: "FP32", shape: [-1, 2], bytes: new Uint8Array(8) },
-      "invalid shape for 'x': shape [-1,2] contains one or more invalid dimensions",
-    ],
-    [
-      "a dimension that is not whole",
-      { name: "x", dataType: "FP32", shape: [0.5], bytes: new Uint8Array(2) },
-      "invalid shape for 'x': shape [0.5] contains one or more invalid dimensions",
-    ],
-    [
-      "more elements than can be counted",
-      { name: "x", dataType: "UINT8", shape: [2 ** 40, 2 ** 40], bytes: new Uint8Array(0) },
-      "invalid shape for 'x': shape [1099511627776,1099511627776] has more elements than 9007199254740991",
-    ],
-    [
-      "half a length before an element",
-      { name: "x", dataType: "BYTES", shape: [1], bytes: new Uint8Array([1, 0]) },
-      "incomplete string length indicator for 'x', expecting 4 bytes but only 2 bytes available",
-    ],
-    [
-      "a length that leads out of the bytes",
-      { name: "x", dataType: "BYTES", shape: [1], bytes: new Uint8Array([255, 255, 255, 255, 1]) },
-      "incomplete string data for 'x', expecting string of length 4294967295 but only 1 bytes available",
-    ],
-    [
-      "too many elements",
-      { name: "x", dataType: "BYTES", shape: [1], bytes: new Uint8Array(8) },
-      "unexpected number of string elements 2 for 'x', expecting 1",
-    ],
-    [
-      "too few elements",
-      { name: "x", dataType: "BYTES", shape: [3], bytes: new Uint8Array(8) },
-      "expected 3 string elements for 'x', got 2",
-    ],
-  ])("fails on %s", (_, wire, message) => {
+  test.each(
+    Object.entries<WireTensor>({
+      "byte size mismatch for 'x': FP32 [2] has 8 bytes, got 7": {
+        name: "x",
+        dataType: "FP32",
+        shape: [2],
+        bytes: new Uint8Array(7),
+      },
+      "invalid shape for 'x': shape [-1,2] contains one or more invalid dimensions": {
+        name: "x",
+        dataType: "FP32",
+        shape: [-1, 2],
+        bytes: new Uint8Array(8),
+      },
+      "invalid shape for 'x': shape [0.5] contains one or more invalid dimensions": {
+        name: "x",
+        dataType: "FP32",
+        shape: [0.5],
+        bytes: new Uint8Array(2),
+      },
+      "invalid shape for 'x': shape [1099511627776,1099511627776] has more elements than 9007199254740991":
+        { name: "x", dataType: "UINT8", shape: [2 ** 40, 2 ** 40], bytes: new Uint8Array(0) },
+      "incomplete string length indicator for 'x', expecting 4 bytes but only 2 bytes available": {
+        name: "x",
+        dataType: "BYTES",
+        shape: [1],
+        bytes: new Uint8Array([1, 0]),
+      },
+      "incomplete string data for 'x', expecting string of length 4294967295 but only 1 bytes available":
+        {
+          name: "x",
+          dataType: "BYTES",
+          shape: [1],
+          bytes: new Uint8Array([255, 255, 255, 255, 1]),
+        },
+      "unexpected number of string elements 2 for 'x', expecting 1": {
+        name: "x",
+        dataType: "BYTES",
+        shape: [1],
+        bytes: new Uint8Array(8),
+      },
+      "expected 3 string elements for 'x', got 2": {
+        name: "x",
+        dataType: "BYTES",
+        shape: [3],
+        bytes: new Uint8Array(8),
+      },
+    }),
+  )("fails: %s", (message, wire) => {
     expect(() => fromWire(wire)).toThrow(new WireError(message));
   });
 });

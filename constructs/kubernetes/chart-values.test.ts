@@ -19,26 +19,20 @@ test("keeps defaults beside configured values", () => {
   expect(embed.image.repository).toBe("clipstack/embed");
 });
 
-test.each<[string, object, string]>([
-  ["at the top", { embd: {} }, ": unrecognized_keys"],
-  ["in a component", { triton: { gpu: 1 } }, "triton: unrecognized_keys"],
-  [
-    "in a rule of the network",
-    { networkPolicy: { egress: [{ to: [{ ipBlocks: {} }] }] } },
-    "networkPolicy.egress.0.to.0: unrecognized_keys",
-  ],
-  [
-    "in an affinity",
-    { triton: { affinity: { nodeAfinity: {} } } },
-    "triton.affinity: unrecognized_keys",
-  ],
-  ["in a list", { imagePullSecrets: [{ nam: "a" }] }, "imagePullSecrets.0.name: invalid_type"],
-  [
-    "deep inside",
-    { triton: { autoscaling: { prometheus: { uri: "" } } } },
-    "triton.autoscaling.prometheus: unrecognized_keys",
-  ],
-])("rejects a typo %s", (_name, values, problem) => {
+test.each(
+  Object.entries<object>({
+    ": unrecognized_keys": { embd: {} },
+    "triton: unrecognized_keys": { triton: { gpu: 1 } },
+    "networkPolicy.egress.0.to.0: unrecognized_keys": {
+      networkPolicy: { egress: [{ to: [{ ipBlocks: {} }] }] },
+    },
+    "triton.affinity: unrecognized_keys": { triton: { affinity: { nodeAfinity: {} } } },
+    "imagePullSecrets.0.name: invalid_type": { imagePullSecrets: [{ nam: "a" }] },
+    "triton.autoscaling.prometheus: unrecognized_keys": {
+      triton: { autoscaling: { prometheus: { uri: "" } } },
+    },
+  }),
+)("rejects a typo %s", (problem, values) => {
   expect(problemsOf(values)).toContain(problem);
 });
 

@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
 import { servedModels } from "../../contract/server/model-list.ts";
-import { serverEnv } from "../../contract/server/server-env.ts";
 import { KindCluster } from "../kind/kind-cluster.ts";
 import { KindImage } from "../kind/kind-image.ts";
 import type { TerraformStack } from "../terraform/cdktf.ts";
@@ -66,79 +65,6 @@ function synthDeployment(props: DeploymentOptions = {}) {
   return { ...result, inference, spec, pod, container: pod.container[0] };
 }
 
-test("leaves the number of replicas to the autoscaler", () => {
-  const { spec, only, address } = synthDeployment();
-  expect(spec).not.toHaveProperty("replicas");
-  const autoscaler = only("kubernetes_horizontal_pod_autoscaler_v2").spec;
-  expect(autoscaler).toMatchObject({ min_replicas: 2, max_replicas: 6 });
-  expect(autoscaler.scale_target_ref).toEqual({
-    api_version: "apps/v1",
-    kind: "Deployment",
-    name: `\${${address("test/inference/deployment")}.metadata[0].name}`,
-  });
-});
-
-test("routes from the NodePort to the pods", () => {
-  const { only, spec, container } = synthDeployment();
-  const service = only("kubernetes_service_v1").spec;
-  expect(service.type).toBe("NodePort");
-  expect(service.port).toEqual([
-    { name: "http", port: 8002, target_port: "http", node_port: 30092, protocol: "TCP" },
-  ]);
-  expect(service.selector).toEqual(spec.template.metadata.labels);
-  expect(spec.selector.match_labels).toEqual(spec.template.metadata.labels);
-  expect(container.port).toEqual([{ name: "http", container_port: 8002, protocol: "TCP" }]);
-});
-
-test("has probes with short periods, and a liveness probe without the model", () => {
-  const { container } = synthDeployment();
-  const { startup_probe: startup, readiness_probe: readiness, liveness_probe: live } = container;
-  expect(startup.http_get.path).toBe("/readyz");
-  expect(startup.period_seconds * startup.failure_threshold).toBe(120);
-  expect(readiness.http_get.path).toBe("/readyz");
-  expect(readiness.period_seconds * readiness.failure_threshold).toBe(10);
-  expect(live.http_get.path).toBe("/healthz");
-});
-
-test("waits before the stop and is killed only after the grace period of the server", () => {
-  const { pod, container } = synthDeployment();
-  expect(container.lifecycle.pre_stop).toEqual([{ exec: { command: ["sleep", "5"] } }]);
-  const grace = container.env.find(
-    ({ name }: { name: string }) => name === "SHUTDOWN_GRACE_SECONDS",
-  );
-  expect(pod.termination_grace_period_seconds).toBe(5 + Number(grace.value) + 5);
-});
-
-test("has no privileges, no token and a read-only root file system", () => {
-  const { pod, container } = synthDeployment();
-  expect(pod).toMatchObject({
-    automount_service_account_token: false,
-    enable_service_links: false,
-    security_context: {
-      run_as_non_root: true,
-      run_as_user: "1000",
-      seccomp_profile: { type: "RuntimeDefault" },
-    },
-  });
-  expect(container.security_context).toEqual({
-    run_as_non_root: true,
-    allow_privilege_escalation: false,
-    read_only_root_filesystem: true,
-    capabilities: { drop: ["ALL"] },
-  });
-  expect(container.volume_mount[0]).toEqual({ name: "tmp", mount_path: "/tmp" });
-  expect(pod.volume[0].empty_dir).toBeDefined();
-});
-
-test("accepts requests from everywhere and allows no egress", () => {
-  const { only, spec } = synthDeployment();
-  expect(only("kubernetes_network_policy_v1").spec).toEqual({
-    pod_selector: { match_labels: spec.template.metadata.labels },
-    policy_types: ["Ingress", "Egress"],
-    ingress: [{ ports: [{ port: "http", protocol: "TCP" }] }],
-  });
-});
-
 test("allows egress to the ports of the hosts of image URLs", () => {
   const imageUrlHosts = ["images.example", "http://10.0.0.7:9000", "https://cdn.example"];
   const { only } = synthDeployment({ server: { imageUrlHosts } });
@@ -172,21 +98,6 @@ test("replaces the pods when the image changes under the same name", () => {
     image: "clipstack/embed:k8s-cpu",
     "clipstack/image-id": id,
   });
-});
-
-test("configures the server with valid settings", () => {
-  const { container } = synthDeployment();
-  const env = Object.fromEntries(
-    container.env.map(({ name, value }: { name: string; value: string }) => [name, value]),
-  );
-  expect(serverEnv.parse(env)).toMatchObject({
-    BACKEND: "onnxruntime",
-    EXECUTION_PROVIDER: "cpu",
-    INTRA_OP_THREADS: 1,
-    MODELS_FILE: "/etc/clipstack/models/models.json",
-    PORT: 8002,
-  });
-  expect(Object.keys(serverEnv.shape)).toEqual(expect.arrayContaining(Object.keys(env)));
 });
 
 test("serves every model of the props, the first by default", () => {

@@ -371,28 +371,32 @@ describe("distinguishes configurations", () => {
   });
 });
 
-test.each<[string, readonly string[], string]>([
-  [
-    "a missing model",
-    ["--folder=/configs", "--file=/c", "--name=cpu"],
-    "apply-config: --model must be given; usage: apply-config --folder … --file … --name … --model … [--server …] [--generation …] [--timeout-seconds …]",
-  ],
-  [
-    "a name with a path",
-    ["--folder=/configs", "--file=/c", "--name=../cpu", "--model=m"],
-    "apply-config: --name must be a name, got '../cpu'",
-  ],
-  [
-    "a server without a scheme",
-    ["--folder=/configs", "--file=/c", "--name=cpu", "--model=m", "--server=triton:8000"],
-    "apply-config: --server must be http://host:port, got 'triton:8000'",
-  ],
-  [
-    "a timeout of zero",
-    ["--folder=/configs", "--file=/c", "--name=cpu", "--model=m", "--timeout-seconds=0"],
-    "apply-config: --timeout-seconds must be 1 to 99999, got '0'",
-  ],
-])("rejects %s", (_name, args, message) => {
+test.each(
+  Object.entries<readonly string[]>({
+    "apply-config: --model must be given; usage: apply-config --folder … --file … --name … --model … [--server …] [--generation …] [--timeout-seconds …]":
+      ["--folder=/configs", "--file=/c", "--name=cpu"],
+    "apply-config: --name must be a name, got '../cpu'": [
+      "--folder=/configs",
+      "--file=/c",
+      "--name=../cpu",
+      "--model=m",
+    ],
+    "apply-config: --server must be http://host:port, got 'triton:8000'": [
+      "--folder=/configs",
+      "--file=/c",
+      "--name=cpu",
+      "--model=m",
+      "--server=triton:8000",
+    ],
+    "apply-config: --timeout-seconds must be 1 to 99999, got '0'": [
+      "--folder=/configs",
+      "--file=/c",
+      "--name=cpu",
+      "--model=m",
+      "--timeout-seconds=0",
+    ],
+  }),
+)("rejects %s", (message, args) => {
   expect(() => readApplyConfigArguments(args)).toThrow(message);
 });
 

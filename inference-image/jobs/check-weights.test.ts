@@ -76,32 +76,24 @@ test("fails if the file is missing", async () => {
   await expect(checkWeights(options("0".repeat(64)))).rejects.toThrow(`${file} does not exist`);
 });
 
-test.each<[string, readonly string[], string]>([
-  [
-    "a missing folder option",
-    ["--sha256", "0".repeat(64)],
-    "check-weights: --folder must be given; usage: check-weights --folder … --sha256 … [--file …]",
-  ],
-  [
-    "a short checksum",
-    ["--folder=/weights", "--sha256=abc"],
-    "check-weights: --sha256 must be 64 digits, lower-case hexadecimal, got 'abc'",
-  ],
-  [
-    "a file outside the folder",
-    ["--folder=/weights", `--sha256=${"0".repeat(64)}`, "--file=../secret"],
-    "check-weights: --file must be the name of a file, got '../secret'",
-  ],
-  [
-    "an unknown option",
-    ["--folder=/weights", "--force=yes"],
-    "check-weights: Unknown option '--force'; usage: check-weights --folder … --sha256 … [--file …]",
-  ],
-  [
-    "a repeated option",
-    ["--folder=/a", "--folder=/b", `--sha256=${"0".repeat(64)}`],
-    "check-weights: --folder must be given once, got 2; usage: check-weights --folder … --sha256 … [--file …]",
-  ],
-])("rejects %s", (_name, args, message) => {
+test.each(
+  Object.entries<readonly string[]>({
+    "check-weights: --folder must be given; usage: check-weights --folder … --sha256 … [--file …]":
+      ["--sha256", "0".repeat(64)],
+    "check-weights: --sha256 must be 64 digits, lower-case hexadecimal, got 'abc'": [
+      "--folder=/weights",
+      "--sha256=abc",
+    ],
+    "check-weights: --file must be the name of a file, got '../secret'": [
+      "--folder=/weights",
+      `--sha256=${"0".repeat(64)}`,
+      "--file=../secret",
+    ],
+    "check-weights: Unknown option '--force'; usage: check-weights --folder … --sha256 … [--file …]":
+      ["--folder=/weights", "--force=yes"],
+    "check-weights: --folder must be given once, got 2; usage: check-weights --folder … --sha256 … [--file …]":
+      ["--folder=/a", "--folder=/b", `--sha256=${"0".repeat(64)}`],
+  }),
+)("rejects %s", (message, args) => {
   expect(() => readCheckWeightsArguments(args)).toThrow(message);
 });

@@ -28,34 +28,27 @@ test("ignores unchanged resources", () => {
   expect(planDifferences([plannedChange([base])], [plannedChange([base, same])])).toEqual([]);
 });
 
-test.each<readonly [string, readonly PlannedResource[], string]>([
-  [
-    "another value",
-    [{ ...base, after: { env: ["A=3"], hostname: "x" } }],
-    "docker_container.a: different value at env[0]",
-  ],
-  [
-    "another action",
-    [{ ...base, actions: ["delete", "create"] }],
-    "docker_container.a: the reviewed action is update, the new plan's is replace",
-  ],
-  ["a removed change", [], "docker_container.a: update is not in the new plan"],
-  [
-    "a new one",
-    [base, { address: "docker_volume.v", actions: ["delete"], before: {} }],
-    "docker_volume.v: delete is not in the reviewed plan",
-  ],
-  [
-    "what is not known any more",
-    [{ ...base, more: { after_unknown: { hostname: true } } }],
-    "docker_container.a: different value at hostname",
-  ],
-  [
-    "what forces it",
-    [{ ...base, more: { replace_paths: [["env"]] } }],
-    "docker_container.a: different cause of replacement, or different order of actions",
-  ],
-])("says of %s", (_, fresh, line) => {
+test.each(
+  Object.entries<readonly PlannedResource[]>({
+    "docker_container.a: different value at env[0]": [
+      { ...base, after: { env: ["A=3"], hostname: "x" } },
+    ],
+    "docker_container.a: the reviewed action is update, the new plan's is replace": [
+      { ...base, actions: ["delete", "create"] },
+    ],
+    "docker_container.a: update is not in the new plan": [],
+    "docker_volume.v: delete is not in the reviewed plan": [
+      base,
+      { address: "docker_volume.v", actions: ["delete"], before: {} },
+    ],
+    "docker_container.a: different value at hostname": [
+      { ...base, more: { after_unknown: { hostname: true } } },
+    ],
+    "docker_container.a: different cause of replacement, or different order of actions": [
+      { ...base, more: { replace_paths: [["env"]] } },
+    ],
+  }),
+)("says of %s", (line, fresh) => {
   expect(planDifferences([plannedChange([base])], [plannedChange(fresh)])).toEqual([
     `test: ${line}`,
   ]);

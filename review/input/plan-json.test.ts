@@ -121,59 +121,31 @@ test("reads the version constraint of a provider", () => {
   });
 });
 
-test.each([
-  [
-    "another major",
-    plannedText([]).replace('"1.2"', '"2.0"'),
-    "format_version must be 1.x, which Terraform 1.1 and newer write, got 2.0",
-  ],
-  [
-    "no version",
-    "{}",
-    "must be a plan in JSON, with format_version 1.x, got nothing: 'terraform plan -out=PLAN', then 'terraform show -json PLAN > plan.json'",
-  ],
-  [
-    "a state",
-    '{"format_version":"1.0","values":{}}',
-    "must be a plan, got a state; run: terraform show -json PLAN",
-  ],
-  [
-    "a plan file",
-    "PK\u0003\u0004…",
-    "must be JSON, got a binary plan; run: terraform show -json PLAN > plan.json",
-  ],
-  [
-    "a log",
-    '{"@level":"info"}\n{"@level":"info"}',
-    "must be the output of 'terraform show -json PLAN', got the log of 'terraform plan -json'",
-  ],
-  ["an empty file", "\n", "must be JSON, got an empty file"],
-  [
-    "two documents, as in JSON lines",
-    "{}\n{}\n",
-    "must be one JSON document, got text after its end",
-  ],
-  [
-    "a list",
-    "[]",
-    "must be a plan in JSON, an object: 'terraform plan -out=PLAN', then 'terraform show -json PLAN > plan.json'",
-  ],
-  [
-    "nesting",
-    `${"[".repeat(20_000)}${"]".repeat(20_000)}`,
-    "must not be nested deeper than 100 levels",
-  ],
-  [
-    "an unknown action",
-    plannedText([{ address: "a.b", actions: ["explode"] }]),
-    "a.b: change.actions must be an action of Terraform 1",
-  ],
-  [
-    "a wrong type",
-    '{"format_version":"1.2","resource_changes":[{"address":1}]}',
-    "resource_changes.0.address must be text",
-  ],
-])("fails for %s in one line", (_, text, message) => {
+test.each(
+  Object.entries({
+    "format_version must be 1.x, which Terraform 1.1 and newer write, got 2.0": plannedText(
+      [],
+    ).replace('"1.2"', '"2.0"'),
+    "must be a plan in JSON, with format_version 1.x, got nothing: 'terraform plan -out=PLAN', then 'terraform show -json PLAN > plan.json'":
+      "{}",
+    "must be a plan, got a state; run: terraform show -json PLAN":
+      '{"format_version":"1.0","values":{}}',
+    "must be JSON, got a binary plan; run: terraform show -json PLAN > plan.json":
+      "PK\u0003\u0004…",
+    "must be the output of 'terraform show -json PLAN', got the log of 'terraform plan -json'":
+      '{"@level":"info"}\n{"@level":"info"}',
+    "must be JSON, got an empty file": "\n",
+    "must be one JSON document, got text after its end": "{}\n{}\n",
+    "must be a plan in JSON, an object: 'terraform plan -out=PLAN', then 'terraform show -json PLAN > plan.json'":
+      "[]",
+    "must not be nested deeper than 100 levels": `${"[".repeat(20_000)}${"]".repeat(20_000)}`,
+    "a.b: change.actions must be an action of Terraform 1": plannedText([
+      { address: "a.b", actions: ["explode"] },
+    ]),
+    "resource_changes.0.address must be text":
+      '{"format_version":"1.2","resource_changes":[{"address":1}]}',
+  }),
+)("fails: %s", (message, text) => {
   expect(messageOf(() => read(text))).toBe(`ReviewError: plan.json: ${message}`);
 });
 

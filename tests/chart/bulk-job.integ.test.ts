@@ -99,28 +99,23 @@ describe.skipIf(noHelm !== "")(`bulk job${noHelm && ` (skipped: ${noHelm})`}`, (
     expect(spec.egress).toEqual([dns, ...egress]);
   });
 
-  test.each<[string, object, string]>([
-    ["no job", { bulk: { enabled: true } }, "bulk.job is required with bulk.enabled"],
-    [
-      "a time zone without a schedule",
-      { bulk: { ...base, timeZone: "UTC" } },
-      "bulk.timeZone requires bulk.schedule",
-    ],
-    [
-      "GPUs without a fingerprint",
-      { bulk: { ...base, accelerator: "gpu" }, model: { weights: "pvc", pvc: { claimName: "w" } } },
-      "model.sha256 is required with bulk.accelerator gpu: rows name the fingerprint of the model",
-    ],
-    [
-      "a quota that is too small",
-      {
-        bulk: { ...base, workers: 9 },
-        quota: { enabled: true, hard: { pods: 8 } },
-        embed: { enabled: false },
-      },
-      "quota.hard.pods must be at least 9 (maximum pods of embed, triton and bulk, plus those added by a rolling update), got 8",
-    ],
-  ])("rejects %s", (_name, values, message) => {
+  test.each(
+    Object.entries<object>({
+      "bulk.job is required with bulk.enabled": { bulk: { enabled: true } },
+      "bulk.timeZone requires bulk.schedule": { bulk: { ...base, timeZone: "UTC" } },
+      "model.sha256 is required with bulk.accelerator gpu: rows name the fingerprint of the model":
+        {
+          bulk: { ...base, accelerator: "gpu" },
+          model: { weights: "pvc", pvc: { claimName: "w" } },
+        },
+      "quota.hard.pods must be at least 9 (maximum pods of embed, triton and bulk, plus those added by a rolling update), got 8":
+        {
+          bulk: { ...base, workers: 9 },
+          quota: { enabled: true, hard: { pods: 8 } },
+          embed: { enabled: false },
+        },
+    }),
+  )("rejects %s", (message, values) => {
     expect(rejectionOf(values)).toBe(message);
   });
 });

@@ -17,110 +17,73 @@ const triton = { enabled: true, image: { repository: "registry.example/triton" }
 const catalogue = [...modelCatalogue.keys()].sort().join(", ");
 
 describe.skipIf(noHelm !== "")("chart with invalid models fails in one line", () => {
-  test.each<[string, object, string]>([
-    [
-      "on an unknown model",
-      { models: ["openclip-vit-b32", "clip"] },
-      `models.1 must be one of ${catalogue}, or the spec of a model with its name, got clip`,
-    ],
-    [
-      "on a modality that a model lacks",
-      { models: [{ name: "dinov2-small", modalities: ["text"] }] },
-      "models.0.modalities must be image, as dinov2-small has, got text",
-    ],
-    [
-      "on a repeated model",
-      { models: ["openclip-vit-b32", { name: "openclip-vit-b32", modalities: ["text"] }] },
-      "models.1 must not repeat a model, got openclip-vit-b32",
-    ],
-    [
-      "on an own model with the name of another",
-      { models: [{ name: "dinov2-small", towers: {}, embedding: { width: 3 } }] },
-      "models.0.name must not be the name of a model in the catalogue, got dinov2-small",
-    ],
-    [
-      "on the configuration of a model that is not served",
-      { triton: { ...triton, modelConfig: { texts: { resnet: 'name: "resnet"' } } } },
-      "triton.modelConfig.texts must have only the models that Triton serves (openclip_vit_b32), got resnet",
-    ],
-    [
-      "on pixels with TensorRT",
-      { triton: { ...triton, backend: "tensorrt", modelKind: "u8" } },
-      "triton.modelKind must be fp32 with triton.backend tensorrt, got u8",
-    ],
-    [
-      "on pixels with an embed server that executes the same files",
-      {
-        model: { weights: "pvc", pvc: { claimName: "w" } },
-        triton: { ...triton, modelKind: "u8" },
+  test.each(
+    Object.entries<object>({
+      [`models.1 must be one of ${catalogue}, or the spec of a model with its name, got clip`]: {
+        models: ["openclip-vit-b32", "clip"],
       },
-      "triton.modelKind must be fp32 with embed.backend onnxruntime and model.weights pvc: both servers execute the same files, got u8",
-    ],
-    [
-      "on the files of a tower that is not served",
-      { model: { towers: { dinov2_small: { sha256 } } } },
-      "model.towers must have only towers of the models (openclip_vit_b32), got dinov2_small",
-    ],
-    [
-      "on one checksum for several towers",
-      { ...several, model: { sha256 } },
-      "model.sha256 is the value of a single tower: with several, set model.towers.<tower>.sha256 for openclip_vit_b32, openclip_vit_b32_text, dinov2_small, siglip2_base_224_text",
-    ],
-    [
-      "on a checksum that no pod verifies",
-      { model: { sha256 } },
-      "model.sha256 must be empty with model.weights image and without Triton: the embed server computes its fingerprint from the file that it serves",
-    ],
-    [
-      "on a tower without a URL",
-      { models: ["openclip-vit-b32"], model: { weights: "init" } },
-      "model.towers.openclip_vit_b32.url or model.init.existingSecret is required with model.weights init",
-    ],
-    [
-      "on a tower without a checksum",
-      {
-        models: ["openclip-vit-b32"],
-        model: { weights: "init", init: { existingSecret: "urls" } },
+      "models.0.modalities must be image, as dinov2-small has, got text": {
+        models: [{ name: "dinov2-small", modalities: ["text"] }],
       },
-      "model.towers.openclip_vit_b32.sha256 is required with model.weights init, to verify the download",
-    ],
-    [
-      "on a download without the tokenizer",
-      {
-        models: [{ name: "siglip2-base-224", modalities: ["text"] }],
-        model: { weights: "init", sha256, init: { url: "https://models.example/m" } },
+      "models.1 must not repeat a model, got openclip-vit-b32": {
+        models: ["openclip-vit-b32", { name: "openclip-vit-b32", modalities: ["text"] }],
       },
-      "model.towers.siglip2_base_224_text.tokenizer must have the url and sha256 of tokenizer.model with model.weights init",
-    ],
-    [
-      "on a precision that the release of Triton ignores",
-      {
-        model: { weights: "pvc", pvc: { claimName: "w" } },
-        triton: {
-          ...triton,
-          image: { ...triton.image, tag: "26.06-py3" },
-          backend: "tensorrt",
-          modelConfig: {
-            texts: { openclip_vit_b32_trt: 'name: "openclip_vit_b32_trt"\n# "precision_mode"' },
+      "models.0.name must not be the name of a model in the catalogue, got dinov2-small": {
+        models: [{ name: "dinov2-small", towers: {}, embedding: { width: 3 } }],
+      },
+      "triton.modelConfig.texts must have only the models that Triton serves (openclip_vit_b32), got resnet":
+        { triton: { ...triton, modelConfig: { texts: { resnet: 'name: "resnet"' } } } },
+      "triton.modelKind must be fp32 with triton.backend tensorrt, got u8": {
+        triton: { ...triton, backend: "tensorrt", modelKind: "u8" },
+      },
+      "triton.modelKind must be fp32 with embed.backend onnxruntime and model.weights pvc: both servers execute the same files, got u8":
+        {
+          model: { weights: "pvc", pvc: { claimName: "w" } },
+          triton: { ...triton, modelKind: "u8" },
+        },
+      "model.towers must have only towers of the models (openclip_vit_b32), got dinov2_small": {
+        model: { towers: { dinov2_small: { sha256 } } },
+      },
+      "model.sha256 is the value of a single tower: with several, set model.towers.<tower>.sha256 for openclip_vit_b32, openclip_vit_b32_text, dinov2_small, siglip2_base_224_text":
+        { ...several, model: { sha256 } },
+      "model.sha256 must be empty with model.weights image and without Triton: the embed server computes its fingerprint from the file that it serves":
+        { model: { sha256 } },
+      "model.towers.openclip_vit_b32.url or model.init.existingSecret is required with model.weights init":
+        { models: ["openclip-vit-b32"], model: { weights: "init" } },
+      "model.towers.openclip_vit_b32.sha256 is required with model.weights init, to verify the download":
+        {
+          models: ["openclip-vit-b32"],
+          model: { weights: "init", init: { existingSecret: "urls" } },
+        },
+      "model.towers.siglip2_base_224_text.tokenizer must have the url and sha256 of tokenizer.model with model.weights init":
+        {
+          models: [{ name: "siglip2-base-224", modalities: ["text"] }],
+          model: { weights: "init", sha256, init: { url: "https://models.example/m" } },
+        },
+      "triton.modelConfig.texts.openclip_vit_b32_trt must not set precision_mode with triton.image.tag 26.06-py3: from Triton 26.06 on, TensorRT takes the precision from the graph":
+        {
+          model: { weights: "pvc", pvc: { claimName: "w" } },
+          triton: {
+            ...triton,
+            image: { ...triton.image, tag: "26.06-py3" },
+            backend: "tensorrt",
+            modelConfig: {
+              texts: { openclip_vit_b32_trt: 'name: "openclip_vit_b32_trt"\n# "precision_mode"' },
+            },
           },
         },
-      },
-      "triton.modelConfig.texts.openclip_vit_b32_trt must not set precision_mode with triton.image.tag 26.06-py3: from Triton 26.06 on, TensorRT takes the precision from the graph",
-    ],
-    [
-      "on an engine cache for a tower without a checksum",
-      {
-        models: ["openclip-vit-b32"],
-        model: {
-          weights: "pvc",
-          pvc: { claimName: "w" },
-          towers: { openclip_vit_b32: { sha256 } },
+      "model.towers.openclip_vit_b32_text.sha256 is required with triton.engineCache, so that engines of different weights are not reused":
+        {
+          models: ["openclip-vit-b32"],
+          model: {
+            weights: "pvc",
+            pvc: { claimName: "w" },
+            towers: { openclip_vit_b32: { sha256 } },
+          },
+          triton: { ...triton, backend: "tensorrt", engineCache: { enabled: true } },
         },
-        triton: { ...triton, backend: "tensorrt", engineCache: { enabled: true } },
-      },
-      "model.towers.openclip_vit_b32_text.sha256 is required with triton.engineCache, so that engines of different weights are not reused",
-    ],
-  ])("%s", (_name, values, message) => {
+    }),
+  )("%s", (message, values) => {
     expect(rejectionOf(values)).toBe(message);
   });
 

@@ -94,54 +94,5 @@ describe.skipIf(noHelm !== "")(
         "ServiceAccount clipstack-embed",
       ]);
     });
-
-    test.each<[string, ChartValues, readonly string[]]>([
-      [
-        "a port",
-        { embed: { service: { nodePort: 30_093 } } },
-        ["Service clipstack-embed: spec.ports.0.nodePort: 30093 | 30092"],
-      ],
-      [
-        "a probe",
-        { embed: { startSeconds: 60 } },
-        [
-          "Deployment clipstack-embed: spec.progressDeadlineSeconds: 180 | 300",
-          "Deployment clipstack-embed: spec.template.spec.containers.0.startupProbe.failureThreshold: 30 | 60",
-        ],
-      ],
-      [
-        "a request",
-        { embed: { resources: { requests: { memory: "1280Mi" } } } },
-        [
-          'Deployment clipstack-embed: spec.template.spec.containers.0.resources.requests.memory: "1280Mi" | "1Gi"',
-        ],
-      ],
-      [
-        "the autoscaler",
-        { embed: { autoscaling: { maxReplicas: 5 } } },
-        ["HorizontalPodAutoscaler clipstack-embed: spec.maxReplicas: 5 | 6"],
-      ],
-      [
-        "the PodDisruptionBudget",
-        { embed: { budget: { maxUnavailable: 2 } } },
-        ["PodDisruptionBudget clipstack-embed: spec.maxUnavailable: 2 | 1"],
-      ],
-      [
-        "the quota",
-        { quota: { hard: { pods: "11" } } },
-        ['ResourceQuota clipstack: spec.hard.pods: "11" | "10"'],
-      ],
-    ])("differ if %s of the chart differs", (_name, values, lines) => {
-      expect(differences(ofChart(values), ofStack(), intended)).toEqual(lines);
-    });
-
-    test("differ if a probe of the stack differs", () => {
-      const stack = structuredClone(ofStack()) as TestObject[];
-      const deployment = stack.find(({ kind }) => kind === "Deployment");
-      deployment!.spec.template.spec.containers[0].readinessProbe.periodSeconds = 7;
-      expect(differences(ofChart(), stack, intended)).toEqual([
-        "Deployment clipstack-embed: spec.template.spec.containers.0.readinessProbe.periodSeconds: 5 | 7",
-      ]);
-    });
   },
 );
