@@ -187,7 +187,6 @@ export const commandsTested: readonly TestedCommand[] = [
   // the command line
   { command: "npm start", tests: [".ci/run"], words: ["npm start"] },
   { command: "npx tsx stacks/main.ts", tests: ["stacks/main.test.ts"], words: ["main.ts"] },
-  { command: "npm test", tests: [".ci/run"], words: ["npm run --silent test"] },
   {
     command: "npm run docs:build",
     tests: ["docs/site.integ.test.ts"],

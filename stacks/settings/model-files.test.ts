@@ -1,10 +1,10 @@
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { stringify } from "yaml";
 import { catalogueNames, modelCatalogue } from "../../contract/models/index.ts";
-import { ownModel } from "../../tools/render-models.ts";
+import { packageFolder } from "../../model-tools/files/folders.ts";
 import { loadModels, modelFolder, parseModel } from "./model-files.ts";
 import { SettingsError } from "./settings-error.ts";
 
@@ -177,7 +177,9 @@ test("a missing folder leaves the catalogue", () => {
 });
 
 test("the example of the documentation is valid", () => {
-  expect(
-    parseModel("efficientnet-lite1", "efficientnet-lite1.yaml", ownModel).embedding.width,
-  ).toBe(1280);
+  const page = readFileSync(join(packageFolder, "docs/guides/own-model.md"), "utf8");
+  const [, text = ""] = /```yaml\n([^`]+)```/.exec(page) ?? [];
+  expect(parseModel("efficientnet-lite1", "efficientnet-lite1.yaml", text).embedding.width).toBe(
+    1280,
+  );
 });
