@@ -1,6 +1,7 @@
 import type { CheckResult } from "../bench/record/record.ts";
 import { environmentPrefix, type Output, startStatusLine } from "../report/status-line.ts";
 import type { VerifyEvent } from "./check-run.ts";
+import { locationOf } from "./checks/check-result.ts";
 
 /** Progress output of a run. */
 export interface Progress {
@@ -37,17 +38,6 @@ export function startProgress(output: Output): Progress {
 }
 
 /** Failed check as a line, with its endpoint and resource. */
-export function failureLine({
-  id,
-  environment,
-  service,
-  endpoint,
-  model,
-  resource,
-  message,
-}: CheckResult): string {
-  const where = [environment, service, endpoint, model]
-    .filter((part) => part !== undefined)
-    .join("/");
-  return `✘ ${id} ${where}: ${resource}: ${message}`;
+export function failureLine(result: CheckResult): string {
+  return `✘ ${result.id} ${locationOf(result)}: ${result.resource}: ${result.message}`;
 }

@@ -31,6 +31,7 @@ import {
   tritonLabel,
   tritonsText,
 } from "../target/subject/subject-text.ts";
+import { locationOf } from "./checks/check-result.ts";
 import { checks as registry } from "./checks/registry.ts";
 import { caveatsOf } from "./verify-caveats.ts";
 
@@ -85,23 +86,12 @@ function modelFact({ subject, environments }: VerifyRecord): Fact {
 }
 
 /** The first line of a message is the finding; further lines are a log. */
-function failureOf({
-  id,
-  environment,
-  service,
-  endpoint,
-  model,
-  resource,
-  message,
-}: CheckResult): Failure {
-  const [text = "", ...log] = message.split("\n");
-  const where = [environment, service, endpoint, model]
-    .filter((part) => part !== undefined)
-    .join("/");
+function failureOf(result: CheckResult): Failure {
+  const [text = "", ...log] = result.message.split("\n");
   return {
-    title: `${id} ${where}`,
+    title: `${result.id} ${locationOf(result)}`,
     text,
-    resource,
+    resource: result.resource,
     ...(log.length === 0 ? {} : { log: log.map((line) => line.replace(/^ {4}/, "")) }),
   };
 }

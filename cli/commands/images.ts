@@ -1,5 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs";
-import { type Command, InvalidArgumentError } from "commander";
+import type { Command } from "commander";
 import { isMap, parseDocument } from "yaml";
 import { imagesOf } from "../../review/facts/used-images.ts";
 import { resourcesOf } from "../../review/facts/workloads.ts";
@@ -10,6 +10,7 @@ import { withSetting } from "../../stacks/settings/edit-settings.ts";
 import { resolveDigest } from "../host/image-registry.ts";
 import { readEnvironmentText } from "../prepare/environment-text.ts";
 import { synthesizedFile } from "../shared/artefact.ts";
+import { textMatching } from "../shared/option-values.ts";
 
 /** `clipstack images`: images that a host or cluster without the internet needs in its registry. */
 export function registerImages(program: Command): void {
@@ -63,10 +64,7 @@ async function changeOf(name: string, synth: boolean) {
   return changeOfDocuments(name, undefined, parseSynthesized(readFileSync(file, "utf8"), name));
 }
 
-function platform(text: string): string {
-  if (/^linux\/[a-z0-9]+$/.test(text)) return text;
-  throw new InvalidArgumentError(`must be like linux/amd64, got '${text}'`);
-}
+const platform = textMatching(/^linux\/[a-z0-9]+$/, "It must be like linux/amd64.");
 
 async function pin(name: string, required: string): Promise<void> {
   const pulled = imagesOf(await changeOf(name, true))

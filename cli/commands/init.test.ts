@@ -82,7 +82,7 @@ test.each([
   [["staging"], /required option '--stack <stack>' not specified/],
   [
     ["staging", "--stack", "kind", "--environments", "/nowhere"],
-    /\/nowhere\/staging\.yaml cannot be written \(ENOENT\)$/,
+    /\/nowhere\/staging\.yaml cannot be written: ENOENT$/,
   ],
 ])("fails in one line on %j", async (args, message) => {
   await expect(init(...args)).rejects.toThrow(message);

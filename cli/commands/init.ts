@@ -1,4 +1,3 @@
-import { writeFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { UserError } from "../../contract/user-error.ts";
@@ -7,6 +6,7 @@ import { environmentFile, environmentNameError } from "../../stacks/settings/env
 import { environmentTemplate } from "../../stacks/settings/environment-template.ts";
 import { type StackName, stackNames } from "../../stacks/settings/settings.ts";
 import { environmentsFolder } from "../shared/project.ts";
+import { writeNewFile } from "../shared/write-output.ts";
 
 interface InitArguments {
   readonly stack: StackName;
@@ -46,13 +46,6 @@ function init(name: string, { stack, environments }: InitArguments): void {
   const file = environmentFile(resolve(environments), name);
   const schema = join(packageFolder, "stacks/schemas", `${stack}.schema.json`);
   const text = environmentTemplate(name, stack, relative(dirname(file), schema));
-  try {
-    writeFileSync(file, text, { flag: "wx" });
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new UserError(
-      code === "EEXIST" ? `${file} exists` : `${file} cannot be written (${code})`,
-    );
-  }
+  writeNewFile(file, text);
   console.log(`${file}\nDeploy it with: npx cdktf deploy ${name}`);
 }

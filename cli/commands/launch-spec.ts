@@ -3,11 +3,11 @@ import { join, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { readArtefact } from "../../artefact/artefact.ts";
 import { deployedConfigName } from "../../contract/model-config.ts";
-import { UserError } from "../../contract/user-error.ts";
 import { launchSpec } from "../launch/launch-spec.ts";
 import type { ChangedConfig } from "../launch/launch-spec-types.ts";
 import { formats } from "../launch/launch-text.ts";
 import { synthesizedFile } from "../shared/artefact.ts";
+import { withFileErrors } from "../shared/write-output.ts";
 
 interface LaunchArguments {
   readonly format: keyof typeof formats;
@@ -59,13 +59,10 @@ async function print(name: string, args: LaunchArguments): Promise<void> {
 }
 
 function writeConfigs(folder: string, changed: readonly ChangedConfig[]): void {
-  try {
+  withFileErrors(`--configs ${folder}`, "written", () => {
     for (const { model, text } of changed) {
       mkdirSync(join(folder, model), { recursive: true });
       writeFileSync(join(folder, model, `${deployedConfigName}.pbtxt`), text);
     }
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new UserError(`--configs ${folder} cannot be written: ${code}`);
-  }
+  });
 }

@@ -20,7 +20,7 @@ import {
 } from "../prepare/report-format.ts";
 import { reportHistory } from "../prepare/report-history.ts";
 import { repeated } from "../shared/option-values.ts";
-import { writeOutput } from "../shared/write-output.ts";
+import { withFileErrors, writeOutput } from "../shared/write-output.ts";
 
 /** Result of another load generator, with the label of its load point. */
 interface ImportedFile {
@@ -78,11 +78,7 @@ function readBench(text: string, file: string, imports: readonly ImportedFile[])
 }
 
 function readText(file: string): string {
-  try {
-    return readFileSync(file, "utf8");
-  } catch (error) {
-    throw new UserError(`${file}: cannot be read: ${(error as NodeJS.ErrnoException).code}`);
-  }
+  return withFileErrors(`${file}:`, "read", () => readFileSync(file, "utf8"));
 }
 
 /** Declared kind of a record, if it has one. */

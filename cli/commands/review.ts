@@ -20,7 +20,7 @@ import { reviewOf } from "../../review/review.ts";
 import { findingsOfChange } from "../../review/rules/findings.ts";
 import { predictEnvironment } from "../prepare/predict-environment.ts";
 import { readReviewSettings } from "../prepare/review-settings.ts";
-import { repeated } from "../shared/option-values.ts";
+import { repeated, textMatching } from "../shared/option-values.ts";
 import { writeOutput } from "../shared/write-output.ts";
 
 export const failLevels = ["error", "warning", "never"] as const;
@@ -313,12 +313,10 @@ function formatOf(file: string): Format {
   return extname(file).slice(1) as Format;
 }
 
-function outputFile(file: string): string {
-  if (!/\.(md|html|json|sarif|xml)$/.test(file)) {
-    throw new InvalidArgumentError("It must end in .md, .html, .json, .sarif or .xml.");
-  }
-  return file;
-}
+const outputFile = textMatching(
+  /\.(md|html|json|sarif|xml)$/,
+  "It must end in .md, .html, .json, .sarif or .xml.",
+);
 
 function githubPlaces(text: string): readonly Publication[] {
   const places = text.split(",").filter((it) => it !== "" && it !== "none");
@@ -327,10 +325,7 @@ function githubPlaces(text: string): readonly Publication[] {
   return places as Publication[];
 }
 
-function httpUrl(url: string): string {
-  if (!/^https?:\/\/\S+$/.test(url)) throw new InvalidArgumentError("It must be a URL.");
-  return url;
-}
+const httpUrl = textMatching(/^https?:\/\/\S+$/, "It must be a URL.");
 
 function folderUrl(url: string): string {
   return httpUrl(url).replace(/\/?$/, "/");

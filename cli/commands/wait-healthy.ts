@@ -1,7 +1,7 @@
 import type { Command } from "commander";
-import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import { lastLogLines, waitUntilHealthy } from "../host/container-health.ts";
 import { Docker, DockerError } from "../host/docker-command.ts";
+import { interruptible } from "../shared/interruptible.ts";
 import { wholeNumber } from "../shared/option-values.ts";
 
 interface WaitArguments {
@@ -39,35 +39,30 @@ const localEndpoint = "unix:///var/run/docker.sock";
 
 async function waitHealthy(container: string, args: WaitArguments): Promise<void> {
   const endpoint = args.docker ?? process.env.DOCKER_HOST ?? localEndpoint;
-  const interrupt = onInterrupt();
-  const docker = new Docker(endpoint, interrupt.signal);
-  try {
-    const failure = await waitUntilHealthy({
-      docker,
-      container,
-      timeoutMs: args.timeout * 1000,
-      // over ssh each read opens a connection
-      intervalMs: endpoint.startsWith("ssh://") ? 3_000 : 500,
-      signal: interrupt.signal,
-      onState: (text, elapsedMs) =>
-        console.log(`${container}: ${text} (${(elapsedMs / 1000).toFixed(1)} s)`),
-    });
-    if (failure === undefined) return;
-    process.exitCode = 1;
-    console.log(`${container} ${failure}`);
-    const lines = await lastLogLines(docker, container, args.lines);
-    if (lines.length > 0) console.log("last log lines:");
-    for (const line of lines) console.log(`  ${line}`);
-  } catch (error) {
-    if (interrupt.signal.aborted) {
-      console.error("clipstack: interrupted");
-      process.exitCode = new Interrupted("interrupted").exitCode;
-    } else if (error instanceof DockerError) {
+  await interruptible("", async ({ signal }) => {
+    const docker = new Docker(endpoint, signal);
+    try {
+      const failure = await waitUntilHealthy({
+        docker,
+        container,
+        timeoutMs: args.timeout * 1000,
+        // over ssh each read opens a connection
+        intervalMs: endpoint.startsWith("ssh://") ? 3_000 : 500,
+        signal,
+        onState: (text, elapsedMs) =>
+          console.log(`${container}: ${text} (${(elapsedMs / 1000).toFixed(1)} s)`),
+      });
+      if (failure === undefined) return;
+      process.exitCode = 1;
+      console.log(`${container} ${failure}`);
+      const lines = await lastLogLines(docker, container, args.lines);
+      if (lines.length > 0) console.log("last log lines:");
+      for (const line of lines) console.log(`  ${line}`);
+    } catch (error) {
+      if (!(error instanceof DockerError)) throw error;
       const { message, fix } = error.problem;
       console.log(`${message}\n  fix: ${fix}`);
       process.exitCode = 1;
-    } else throw error;
-  } finally {
-    interrupt.remove();
-  }
+    }
+  });
 }

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
-import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import {
   type ClusterApi,
   ClusterUnreachable,
   openCluster,
 } from "../../verify/cluster/cluster-api.ts";
 import { lastPodLines, waitForRollout, warningsOf } from "../cluster/rollout.ts";
+import { interruptible } from "../shared/interruptible.ts";
 import { wholeNumber } from "../shared/option-values.ts";
 
 interface WaitArguments {
@@ -50,42 +50,42 @@ Exit codes: 0 ready, 1 not ready, 2 usage error or unreachable cluster.`,
 const unreachableMs = 15_000;
 
 async function waitRollout(deployment: string, args: WaitArguments): Promise<void> {
-  const interrupt = onInterrupt();
-  let api: ClusterApi | undefined;
-  try {
-    api = await openCluster(args, interrupt.signal);
-    const reader = { api, namespace: args.namespace };
-    const failure = await waitForRollout({
-      reader: { ...reader, api: withRetries(api, interrupt.signal) },
-      deployment,
-      replicas: args.replicas,
-      timeoutMs: args.timeout * 1000,
-      intervalMs: 1_000,
-      signal: interrupt.signal,
-      onState: (text, elapsedMs) =>
-        console.log(`${deployment}: ${text} (${(elapsedMs / 1000).toFixed(1)} s)`),
-    });
-    if (failure === undefined) return;
-    process.exitCode = 1;
-    console.log(`${deployment} is not ready: ${failure.failed}`);
-    if (failure.pod === undefined) return;
-    const { pod, container } = failure;
-    const [warnings, lines] = await Promise.all([
-      warningsOf(reader, pod).catch(() => []),
-      lastPodLines(reader, { pod, container }, args.lines),
-    ]);
-    if (warnings.length > 0) console.log(`events of pod ${pod}:`);
-    for (const line of warnings) console.log(`  ${line}`);
-    if (lines.length > 0) console.log("last log lines:");
-    for (const line of lines) console.log(`  ${line}`);
-  } catch (error) {
-    if (!interrupt.signal.aborted) throw error;
-    console.error("clipstack: interrupted");
-    process.exitCode = new Interrupted("interrupted").exitCode;
-  } finally {
-    await api?.close();
-    interrupt.remove();
-  }
+  await interruptible("", async ({ signal }) => {
+    const api = await openCluster(args, signal);
+    await waitInCluster(deployment, args, api, signal).finally(() => api.close());
+  });
+}
+
+async function waitInCluster(
+  deployment: string,
+  args: WaitArguments,
+  api: ClusterApi,
+  signal: AbortSignal,
+): Promise<void> {
+  const reader = { api, namespace: args.namespace };
+  const failure = await waitForRollout({
+    reader: { ...reader, api: withRetries(api, signal) },
+    deployment,
+    replicas: args.replicas,
+    timeoutMs: args.timeout * 1000,
+    intervalMs: 1_000,
+    signal,
+    onState: (text, elapsedMs) =>
+      console.log(`${deployment}: ${text} (${(elapsedMs / 1000).toFixed(1)} s)`),
+  });
+  if (failure === undefined) return;
+  process.exitCode = 1;
+  console.log(`${deployment} is not ready: ${failure.failed}`);
+  if (failure.pod === undefined) return;
+  const { pod, container } = failure;
+  const [warnings, lines] = await Promise.all([
+    warningsOf(reader, pod).catch(() => []),
+    lastPodLines(reader, { pod, container }, args.lines),
+  ]);
+  if (warnings.length > 0) console.log(`events of pod ${pod}:`);
+  for (const line of warnings) console.log(`  ${line}`);
+  if (lines.length > 0) console.log("last log lines:");
+  for (const line of lines) console.log(`  ${line}`);
 }
 
 /** Retries reads while the API server is unreachable, as in a cluster that was just created. */

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { type Command, InvalidArgumentError, Option } from "commander";
+import { type Command, Option } from "commander";
 import { type TunableKind, tunableKinds } from "../../contract/deployed-model-config.ts";
 import { tensorrtFile } from "../../contract/model-config.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
@@ -11,6 +11,8 @@ import {
   deployVersion,
 } from "../../model-tools/repository/deploy-version.ts";
 import { apiKeyVariable } from "../cluster/deployed-environments.ts";
+import { httpAddress } from "../shared/endpoint-address.ts";
+import { wholeNumber } from "../shared/option-values.ts";
 import { describeProbes, type ProbeResult, startProbes } from "./deploy-probes.ts";
 import { type DeployedToHost, deployToHost } from "./deploy-to-host.ts";
 import { modelArgument, namedModel } from "./named-model.ts";
@@ -62,7 +64,12 @@ export function registerModelDeploy(model: Command): void {
         "modelKind of the model; default: fp32, or text if the model has no image tower",
       ).choices(tunableKinds),
     )
-    .option("--timeout-seconds <n>", "maximum time until the version is served", seconds, 600)
+    .option(
+      "--timeout-seconds <n>",
+      "maximum time until the version is served",
+      wholeNumber(1, 99_999),
+      600,
+    )
     .option("--json", "print the result as JSON")
     .addHelpText(
       "after",
@@ -148,14 +155,4 @@ function serverOf({ folder, url }: DeployArguments) {
   return { repository: resolve(folder), url };
 }
 
-function baseUrl(value: string): string {
-  if (!/^https?:\/\/[^/\s]+\/?$/.test(value)) {
-    throw new InvalidArgumentError("must be http://host:port");
-  }
-  return value.replace(/\/$/, "");
-}
-
-function seconds(value: string): number {
-  if (!/^[1-9]\d{0,4}$/.test(value)) throw new InvalidArgumentError("must be 1 to 99999");
-  return Number(value);
-}
+const baseUrl = (text: string) => httpAddress(text, "a server");

@@ -21,7 +21,7 @@ import {
   pytorchPackages,
   pytorchSources,
 } from "../../model-tools/python/python-environment.ts";
-import { interruptible } from "./interruptible.ts";
+import { interruptible } from "../shared/interruptible.ts";
 import { megabytes, requireNoFolder, requireReplaceable, seedOf } from "./model-output.ts";
 import { modalityOption, modelArgument, namedModel, outputOption } from "./named-model.ts";
 
@@ -99,7 +99,9 @@ Examples:
   $ npx clipstack model export --random-weights --seed 7 --python .venv/bin/python --json`,
     )
     .action(async (name: string | undefined, args: ExportArguments) => {
-      await interruptible("export", (interrupt) => exportModel(name, args, interrupt));
+      await interruptible("the export was stopped", (interrupt) =>
+        exportModel(name, args, interrupt),
+      );
     });
 }
 

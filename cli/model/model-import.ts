@@ -4,7 +4,7 @@ import type { Interrupt } from "../../artefact/interrupt.ts";
 import { writeImported } from "../../model-tools/fetch/import-weights.ts";
 import { displayPath, ofFiles } from "../../model-tools/files/user-errors.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
-import { interruptible } from "./interruptible.ts";
+import { interruptible } from "../shared/interruptible.ts";
 import { licenceText, megabytes, requireNoFolder, requireReplaceable } from "./model-output.ts";
 import { namedModel } from "./named-model.ts";
 
@@ -38,7 +38,9 @@ Examples:
   $ npx clipstack model import efficientnet-lite0 --output weights/lite0.onnx --json`,
     )
     .action(async (name: string, args: ImportArguments) => {
-      await interruptible("import", (interrupt) => importModel(name, args, interrupt));
+      await interruptible("the import was stopped", (interrupt) =>
+        importModel(name, args, interrupt),
+      );
     });
 }
 

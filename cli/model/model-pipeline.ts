@@ -4,7 +4,7 @@ import type { Interrupt } from "../../artefact/interrupt.ts";
 import { projectRepository } from "../../model-tools/files/folders.ts";
 import { displayPath } from "../../model-tools/files/user-errors.ts";
 import { writeDaliPipeline } from "../../model-tools/repository/dali-pipeline.ts";
-import { interruptible } from "./interruptible.ts";
+import { interruptible } from "../shared/interruptible.ts";
 import { modelArgument, namedModel } from "./named-model.ts";
 
 interface PipelineArguments {
@@ -40,7 +40,9 @@ Examples:
   $ npx clipstack model pipeline --python .venv/bin/python --json`,
     )
     .action(async (name: string | undefined, args: PipelineArguments) => {
-      await interruptible("pipeline", (interrupt) => writePipeline(name, args, interrupt));
+      await interruptible("the pipeline was stopped", (interrupt) =>
+        writePipeline(name, args, interrupt),
+      );
     });
 }
 

@@ -18,8 +18,8 @@ import { preparedPath } from "../../model-tools/files/prepared-file.ts";
 import { displayPath, ofFiles } from "../../model-tools/files/user-errors.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
 import { median } from "../../target/stats/statistics.ts";
+import { interruptible } from "../shared/interruptible.ts";
 import { numberFrom, wholeNumber } from "../shared/option-values.ts";
-import { interruptible } from "./interruptible.ts";
 import { weightsHint } from "./model-option.ts";
 import { cosineText, megabytes, requireNoFolder, requireReplaceable } from "./model-output.ts";
 import { modalityOption, modelArgument, namedModel } from "./named-model.ts";
@@ -119,7 +119,9 @@ Examples:
   $ npx clipstack model convert siglip2-base-224 --modality text --precision fp16 --keep-graph --json`,
     )
     .action(async (name: string | undefined, args: ConvertArguments) => {
-      await interruptible("conversion", (interrupt) => convert(name, args, interrupt));
+      await interruptible("the conversion was stopped", (interrupt) =>
+        convert(name, args, interrupt),
+      );
     });
 }
 

@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from "commander";
+import type { Command } from "commander";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import {
   type HubWeights,
@@ -24,6 +24,7 @@ import { FolderError } from "../../model-tools/files/publish-file.ts";
 import { displayPath, ofFiles } from "../../model-tools/files/user-errors.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
 import { startStatusLine } from "../../report/status-line.ts";
+import { textMatching } from "../shared/option-values.ts";
 import { licenceText, megabytes, requireNoFolder, requireReplaceable } from "./model-output.ts";
 import { modalityOption, modelArgument, namedModel, outputOption } from "./named-model.ts";
 
@@ -239,16 +240,6 @@ function timeOf(seconds: number): string {
   return seconds < 6000 ? `${Math.ceil(seconds / 60)} min` : `${Math.ceil(seconds / 3600)} h`;
 }
 
-function commitOf(text: string): string {
-  if (!/^[0-9a-f]{40}$/.test(text)) {
-    throw new InvalidArgumentError("It must be a commit, 40 hexadecimal digits.");
-  }
-  return text;
-}
-
-function sha256Of(text: string): string {
-  if (!/^[0-9a-f]{64}$/i.test(text)) {
-    throw new InvalidArgumentError("It must be 64 hexadecimal digits.");
-  }
-  return text.toLowerCase();
-}
+const commitOf = textMatching(/^[0-9a-f]{40}$/, "It must be a commit, 40 hexadecimal digits.");
+const hexOf = textMatching(/^[0-9a-f]{64}$/i, "It must be 64 hexadecimal digits.");
+const sha256Of = (text: string) => hexOf(text).toLowerCase();

@@ -9,7 +9,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { relative, resolve } from "node:path";
-import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
+import { Interrupted } from "../../artefact/interrupt.ts";
 import type { BenchRecord } from "../../bench/record/bench-record.ts";
 import { benchRecordText, benchReportName } from "../../bench/record/record-text.ts";
 import { benchReport } from "../../bench/report/bench-report.ts";
@@ -19,11 +19,13 @@ import type { Device } from "../../bench/stats/roofline.ts";
 import type { Environment } from "../../contract/environment.ts";
 import { gpuSpecOf } from "../../contract/gpus.ts";
 import { towerOf } from "../../contract/model-shapes.ts";
-import { messageOf, UserError } from "../../contract/user-error.ts";
+import { messageOf } from "../../contract/user-error.ts";
 import { reportsFolder } from "../../model-tools/files/folders.ts";
 import { renderText } from "../../report/render/render-text.ts";
 import { saveReports } from "../../report/save-reports.ts";
 import { isStandIn } from "../../target/subject/subject.ts";
+import { interruptible } from "../shared/interruptible.ts";
+import { withFileErrors } from "../shared/write-output.ts";
 import type { BenchArguments } from "./bench-options.ts";
 import { type PreparedBench, type PrepareOptions, withPreparedBench } from "./run-bench.ts";
 
@@ -77,10 +79,9 @@ export async function runAndReport(
 ): Promise<{ readonly record: BenchRecord; readonly path: string } | undefined> {
   requireWritable(args);
   const progress = startBenchProgress(process.stderr, measurementCount);
-  const interrupt = onInterrupt();
-  const { signal, hold } = interrupt;
-  try {
-    return await withPreparedBench(
+  const outcome = "nothing was measured, and nothing is left running";
+  return interruptible(outcome, ({ signal, hold }) =>
+    withPreparedBench(
       { environments, args, signal, hold, onEvent: progress.onEvent, ...options },
       async (prepared) => {
         const { record } = prepared;
@@ -97,16 +98,8 @@ export async function runAndReport(
         const finished = finishRun(prepared, args);
         return { record: finished, path: report(finished, args) };
       },
-    );
-  } catch (error) {
-    progress.end();
-    if (!signal.aborted) throw error;
-    console.error("clipstack: interrupted; nothing was measured, and nothing is left running");
-    process.exitCode = new Interrupted().exitCode;
-    return undefined;
-  } finally {
-    interrupt.remove();
-  }
+    ).finally(progress.end),
+  );
 }
 
 function reportFolder({ report: folder }: BenchArguments): string {
@@ -116,22 +109,18 @@ function reportFolder({ report: folder }: BenchArguments): string {
 /** Checks that outputs can be written before measuring. */
 function requireWritable(args: BenchArguments): void {
   const folder = reportFolder(args);
-  const code = (error: unknown) => (error as NodeJS.ErrnoException).code;
-  try {
+  withFileErrors(`--report ${args.report ?? folder}`, "written", () => {
     mkdirSync(folder, { recursive: true });
     accessSync(folder, constants.W_OK);
-  } catch (error) {
-    throw new UserError(`--report ${args.report ?? folder} cannot be written: ${code(error)}`);
-  }
-  if (args.output === undefined) return;
-  try {
+  });
+  const { output } = args;
+  if (output === undefined) return;
+  withFileErrors(`--output ${output}`, "written", () => {
     // existing files keep their contents; a new file is removed
-    const existed = existsSync(args.output);
-    closeSync(openSync(args.output, "a"));
-    if (!existed) rmSync(args.output);
-  } catch (error) {
-    throw new UserError(`--output ${args.output} cannot be written: ${code(error)}`);
-  }
+    const existed = existsSync(output);
+    closeSync(openSync(output, "a"));
+    if (!existed) rmSync(output);
+  });
 }
 
 /** @returns Path of the saved record. */

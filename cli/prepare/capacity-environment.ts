@@ -1,4 +1,3 @@
-import { writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { stringify } from "yaml";
 import type { Scenario } from "../../bench/capacity/scenario.ts";
@@ -8,6 +7,7 @@ import { packageFolder } from "../../model-tools/files/folders.ts";
 import { environmentNameError } from "../../stacks/settings/environment-files.ts";
 import { loadModels, modelFolder } from "../../stacks/settings/model-files.ts";
 import { parseEnvironment } from "../../stacks/settings/settings.ts";
+import { writeNewFile } from "../shared/write-output.ts";
 import { scenarioLine } from "./capacity-text.ts";
 
 /** Writes the environment that a prediction is of, with everything else at its default. Never overwrites a file. */
@@ -31,14 +31,7 @@ export function writeEnvironment(path: string, scenario: Scenario, model = defau
     stringify(settings),
   ].join("\n");
   parseEnvironment(name, file, text, loadModels(modelFolder(dirname(file))));
-  try {
-    writeFileSync(file, text, { flag: "wx" });
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new UserError(
-      `--write ${path} ${code === "EEXIST" ? "exists" : `cannot be written: ${code}`}`,
-    );
-  }
+  writeNewFile(file, text, `--write ${path}`);
 }
 
 /** Only the backend of the plan is deployed: another Triton server would share its GPUs. */

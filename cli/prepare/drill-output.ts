@@ -1,14 +1,14 @@
 import { mkdirSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import type { Command } from "commander";
-import { type Interrupt, Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
-import { UserError } from "../../contract/user-error.ts";
+import type { Interrupt } from "../../artefact/interrupt.ts";
 import { projectFolder } from "../../model-tools/files/folders.ts";
 import { renderText } from "../../report/render/render-text.ts";
 import { recordText, reportName } from "../../report/save-reports.ts";
 import type { DrillRecord } from "../../verify/drills/drill-record.ts";
 import { drillReport } from "../../verify/drills/drill-report.ts";
-import { writeOutput } from "../shared/write-output.ts";
+import { interruptible } from "../shared/interruptible.ts";
+import { withFileErrors, writeOutput } from "../shared/write-output.ts";
 
 /** Options for the record of a drill. */
 export interface DrillOutput {
@@ -30,32 +30,19 @@ export async function outputDrill(
   args: DrillOutput,
   drill: (interrupt: Interrupt) => Promise<DrillRecord>,
 ): Promise<void> {
-  const interrupt = onInterrupt();
-  try {
+  await interruptible("the drill was stopped", async (interrupt) => {
     const record = await drill(interrupt);
     const saved = saveDrillRecord(record, resolve(projectFolder, args.report));
     if (args.output !== undefined) writeOutput(args.output, recordText(record));
     if (args.json) process.stdout.write(recordText(record));
     else console.log(`\n${renderText(drillReport(record))}record: ${relative("", saved)}`);
     process.exitCode = record.passed ? 0 : 1;
-  } catch (error) {
-    if (!(error instanceof Interrupted)) throw error;
-    console.error(`clipstack: interrupted; ${error.message}`);
-    process.exitCode = error.exitCode;
-  } finally {
-    interrupt.remove();
-  }
+  });
 }
 
 function saveDrillRecord(record: DrillRecord, folder: string): string {
   const file = join(folder, `${reportName(record.startedAt, `drill-${record.drill}`)}.json`);
-  try {
-    mkdirSync(folder, { recursive: true });
-  } catch (error) {
-    throw new UserError(
-      `--report ${folder} cannot be created: ${(error as NodeJS.ErrnoException).code}`,
-    );
-  }
+  withFileErrors(`--report ${folder}`, "created", () => mkdirSync(folder, { recursive: true }));
   writeOutput(file, recordText(record), "--report");
   return file;
 }

@@ -5,7 +5,7 @@ import { type HistorySubject, historyOf, type NamedRecord } from "../../bench/re
 import { historyReport, type SkippedFile } from "../../bench/report/history-report.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { recordText } from "../../report/save-reports.ts";
-import { writeOutput } from "../shared/write-output.ts";
+import { withFileErrors, writeOutput } from "../shared/write-output.ts";
 import { type ReportFormat, renderAs } from "./report-format.ts";
 
 /** Changes over several records, and the files that are no readable record. */
@@ -44,15 +44,11 @@ function withoutCopies(records: readonly NamedRecord[]): readonly NamedRecord[] 
 }
 
 function jsonFiles(path: string): readonly string[] {
-  try {
+  return withFileErrors(`--history ${path}:`, "read", () => {
     if (!statSync(path).isDirectory()) return [path];
     const names = readdirSync(path).filter((name) => name.endsWith(".json"));
     return names.sort().map((name) => join(path, name));
-  } catch (error) {
-    throw new UserError(
-      `--history ${path}: cannot be read: ${(error as NodeJS.ErrnoException).code}`,
-    );
-  }
+  });
 }
 
 /** Renders a history in a format of `clipstack report`. */

@@ -8,6 +8,7 @@ import {
 import type { MemoryReading } from "../../bench/studies/memory.ts";
 import { requestedModel } from "../../contract/environment.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
+import { quantity } from "../../contract/quantity.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { DeployedEnvironment } from "../../target/service/deployed-environment.ts";
 import { Docker, DockerError } from "../host/docker-command.ts";
@@ -148,18 +149,9 @@ function startable(
   };
 }
 
-const unitsInMiB: Readonly<Record<string, number>> = {
-  B: 1 / 1024 / 1024,
-  KiB: 1 / 1024,
-  MiB: 1,
-  GiB: 1024,
-  TiB: 1024 * 1024,
-};
-
 /** Parses memory in `docker stats`: `1.943GiB / 15.6GiB`; `undefined` for a stopped container (`0B / 0B`). */
 export function mebibytes(text: string): number | undefined {
-  const [, value, unit = ""] = /^([\d.]+)([A-Za-z]+)/.exec(text.trim()) ?? [];
-  const factor = unitsInMiB[unit];
-  if (value === undefined || factor === undefined || Number(value) === 0) return undefined;
-  return Number(value) * factor;
+  const [used = ""] = text.split("B");
+  const mib = quantity(used) / 2 ** 20;
+  return mib > 0 ? mib : undefined;
 }

@@ -39,6 +39,14 @@ export function percentage(min: number, max: number): Parse<number> {
   return (text) => parse(text.trim().replace(/\s*%$/, "")) / 100;
 }
 
+/** Parses text that matches a pattern. */
+export function textMatching(pattern: RegExp, rule: string): Parse<string> {
+  return (text) => {
+    if (!pattern.test(text)) throw new InvalidArgumentError(rule);
+    return text;
+  };
+}
+
 /** Parses an offset that is added to every local port. */
 export const portOffset = wholeNumber(-65_535, 65_535);
 

@@ -41,6 +41,11 @@ export async function checkEachEndpoint(
   return results;
 }
 
+/** `single-gpu/embed/embed-http`: what a result is about. */
+export function locationOf({ environment, service, endpoint, model }: CheckResult): string {
+  return [environment, service, endpoint, model].filter((part) => part !== undefined).join("/");
+}
+
 /** Check result with the common fields of the service. */
 export function resultOf(
   service: TargetService,

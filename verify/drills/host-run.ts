@@ -208,9 +208,7 @@ export class HostRun extends DrillRun<Containers> {
     const began = performance.now();
     await this.until(`${service.container} is restarted and healthy`, seconds, (now) => {
       const container = now.get(service.container);
-      return (
-        container !== undefined && isReady(container) && container.State.StartedAt !== StartedAt
-      );
+      return isReady(container) && container?.State.StartedAt !== StartedAt;
     });
     await this.#checkRecovery(service, seconds, began);
   }
@@ -219,10 +217,9 @@ export class HostRun extends DrillRun<Containers> {
   async untilServing(service: HostService): Promise<void> {
     const began = performance.now();
     const seconds = this.startSeconds(service);
-    await this.until(`${service.container} is healthy`, seconds, (now) => {
-      const container = now.get(service.container);
-      return container !== undefined && isReady(container);
-    });
+    await this.until(`${service.container} is healthy`, seconds, (now) =>
+      isReady(now.get(service.container)),
+    );
     await this.#checkRecovery(service, seconds, began);
   }
 
@@ -266,10 +263,7 @@ export class HostRun extends DrillRun<Containers> {
   async settle(): Promise<void> {
     const seconds = Math.max(...this.target.services.map((service) => this.startSeconds(service)));
     await this.until("every container is healthy again", seconds, (now) =>
-      [...this.before.keys()].every((name) => {
-        const container = now.get(name);
-        return container !== undefined && isReady(container);
-      }),
+      [...this.before.keys()].every((name) => isReady(now.get(name))),
     );
   }
 
@@ -369,7 +363,9 @@ async function inspect({ services, inspect }: HostTarget): Promise<Containers> {
   return inspection.containers;
 }
 
-export function isReady({ State: { Status, Health } }: InspectedContainer): boolean {
+/** Returns whether a container exists, runs and is healthy. */
+export function isReady(container: InspectedContainer | undefined): boolean {
+  const { Status, Health } = container?.State ?? {};
   return Status === "running" && (Health?.Status ?? "healthy") === "healthy";
 }
 

@@ -32,7 +32,7 @@ restores the file. Other containers that mount the same volume keep the file tha
       run.startSeconds(run.disturbed),
       (now) => {
         const state = now.get(container);
-        hasServed ||= state !== undefined && isReady(state);
+        hasServed ||= isReady(state);
         const hasFailed =
           state?.State.Status !== "running" || state.State.Health?.Status === "unhealthy";
         return (
