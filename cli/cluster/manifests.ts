@@ -1,11 +1,11 @@
 import type { Command } from "commander";
 import { stringify } from "yaml";
 import { readManifests } from "../../artefact/artefact.ts";
-import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { recordText } from "../../report/save-reports.ts";
 import { synthesizedFile } from "../shared/artefact.ts";
 
-export interface ManifestArguments {
+interface ManifestArguments {
   readonly image?: string;
   readonly synth: boolean;
   readonly json?: true;
@@ -32,29 +32,18 @@ Examples:
 
 Exit codes: 0 success, 2 usage or settings error.`,
     )
-    .action(async (name: string, args: ManifestArguments) => {
-      const objects = await environmentManifests(name, args);
-      const manifests = objects.map(({ manifest }) => manifest);
+    .action(async (name: string, { image, synth, json }: ManifestArguments) => {
+      const { file, displayPath } = await synthesizedFile(name, synth);
+      // each object after its dependencies
+      const objects = readManifests(file, displayPath, { image, complete: true });
+      if (objects.length === 0) {
+        throw new UserError(`environment must be on a cluster, such as kind-local, got '${name}'`);
+      }
+      const items = objects.map(({ manifest }) => manifest);
       process.stdout.write(
-        args.json
-          ? `${JSON.stringify({ apiVersion: "v1", kind: "List", items: manifests }, null, 2)}\n`
-          : manifestsYaml(manifests),
+        json
+          ? recordText({ apiVersion: "v1", kind: "List", items })
+          : items.map((it) => `---\n${stringify(it, { aliasDuplicateObjects: false })}`).join(""),
       );
     });
-}
-
-/** Returns the Kubernetes objects of an environment, each after its dependencies. */
-export async function environmentManifests(
-  name: string,
-  { image, synth }: Pick<ManifestArguments, "image" | "synth">,
-): Promise<readonly DeclaredObject[]> {
-  const { file, displayPath } = await synthesizedFile(name, synth);
-  const objects = readManifests(file, displayPath, { image, complete: true });
-  if (objects.length > 0) return objects;
-  throw new UserError(`environment must be on a cluster, such as kind-local, got '${name}'`);
-}
-
-/** Renders manifests as YAML documents. */
-export function manifestsYaml(manifests: readonly object[]): string {
-  return manifests.map((it) => `---\n${stringify(it, { aliasDuplicateObjects: false })}`).join("");
 }

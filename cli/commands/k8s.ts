@@ -2,8 +2,7 @@ import type { Command } from "commander";
 import { UserError } from "../../contract/user-error.ts";
 import { projectFolder } from "../../model-tools/files/folders.ts";
 import { readSamples } from "../../target/reference/reference.ts";
-import type { ClusterDrill, ClusterDrillOptions } from "../../verify/drills/cluster-run.ts";
-import type { DrillRecord } from "../../verify/drills/drill-record.ts";
+import type { ClusterDrill } from "../../verify/drills/cluster-run.ts";
 import { clusterDrills } from "../../verify/drills/registry.ts";
 import { runClusterDrill } from "../../verify/drills/run-cluster-drill.ts";
 import { apiKeyVariable } from "../cluster/deployed-environments.ts";
@@ -15,35 +14,6 @@ import { numberUpTo, wholeNumber } from "../shared/option-values.ts";
 /** Requests per second that two pods of kind-local sustain without triggering the autoscaler. */
 const defaultRate = 2;
 const defaultConcurrency = 8;
-
-/**
- * Runs one drill on a Deployment with the project's sample images, and restores the cluster.
- *
- * @throws {Interrupted} on SIGINT and SIGTERM.
- */
-async function drillCluster(
-  drill: ClusterDrill,
-  options: Omit<ClusterDrillOptions, "images" | "apiKey" | "repository">,
-): Promise<DrillRecord> {
-  const apiKey = process.env[apiKeyVariable]?.trim() || undefined;
-  const { target } = options;
-  if (target.requiresKey && apiKey === undefined) {
-    throw new UserError(
-      `${apiKeyVariable} must be set, because ${target.deployment} requires an API key`,
-    );
-  }
-  if (target.requiresKey && target.url === undefined) {
-    throw new UserError(
-      `--url must be set, because ${target.deployment} requires an API key and the API server does not forward it`,
-    );
-  }
-  return runClusterDrill(drill, {
-    ...options,
-    repository: projectFolder,
-    images: readSamples(),
-    apiKey: target.requiresKey ? apiKey : undefined,
-  });
-}
 
 interface DrillArguments extends TargetArguments, DrillOutput {
   readonly rate: number;
@@ -102,19 +72,35 @@ Exit codes: 0 success, 1 a check failed, 2 usage or settings error, 130 interrup
     );
 }
 
+/** Runs one drill on a Deployment with the project's sample images, and restores the cluster. */
 async function run(
   drill: ClusterDrill,
   environment: string | undefined,
   args: DrillArguments,
 ): Promise<void> {
   const target = drillTarget(environment, args);
-  await outputDrill(args, ({ signal }) =>
-    drillCluster(drill, {
+  const { deployment, requiresKey } = target;
+  await outputDrill(args, async ({ signal }) => {
+    const apiKey = requiresKey ? process.env[apiKeyVariable]?.trim() || undefined : undefined;
+    if (requiresKey && apiKey === undefined) {
+      throw new UserError(
+        `${apiKeyVariable} must be set, because ${deployment} requires an API key`,
+      );
+    }
+    if (requiresKey && target.url === undefined) {
+      throw new UserError(
+        `--url must be set, because ${deployment} requires an API key and the API server does not forward it`,
+      );
+    }
+    return runClusterDrill(drill, {
       target,
       ratePerSecond: args.rate,
       concurrency: args.concurrency,
+      apiKey,
+      repository: projectFolder,
+      images: readSamples(),
       signal,
       onStep: (line) => console.error(line),
-    }),
-  );
+    });
+  });
 }

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Command } from "commander";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { commentMarker } from "../../review/report/comment-markdown.ts";
 import { plannedText, planText, plantedKey } from "../../review/test-plans.ts";
 import { synthesizedText } from "../../review/test-stacks.ts";
@@ -23,18 +23,20 @@ const file = (name: string, text: string) => {
 
 /** Runs the command in this process, which is faster than starting one. */
 async function review(...args: readonly string[]) {
-  let [code, stdout] = [-1, ""];
+  let stdout = "";
   const program = new Command("clipstack");
-  registerReview(program, {
-    print: (text) => {
-      stdout += text;
-    },
-    exit: (given) => {
-      code = given;
-    },
+  registerReview(program);
+  const write = vi.spyOn(process.stdout, "write").mockImplementation((text) => {
+    stdout += text;
+    return true;
   });
-  await program.parseAsync(["review", ...args], { from: "user" });
-  return { code, stdout };
+  try {
+    await program.parseAsync(["review", ...args], { from: "user" });
+    return { code: process.exitCode, stdout };
+  } finally {
+    write.mockRestore();
+    process.exitCode = undefined;
+  }
 }
 
 const tree = (name: string, yaml = "") => {

@@ -23,7 +23,7 @@ import { readReviewSettings } from "../prepare/review-settings.ts";
 import { repeated, textMatching } from "../shared/option-values.ts";
 import { writeOutput } from "../shared/write-output.ts";
 
-export const failLevels = ["error", "warning", "never"] as const;
+const failLevels = ["error", "warning", "never"] as const;
 
 interface ReviewArguments {
   readonly plan: readonly string[];
@@ -45,19 +45,6 @@ interface ReviewArguments {
   readonly today?: string;
 }
 
-/** Receives the text and the exit code of a review. */
-export interface ReviewOutlet {
-  readonly print: (text: string) => void;
-  readonly exit: (code: number) => void;
-}
-
-const processOutlet: ReviewOutlet = {
-  print: (text) => process.stdout.write(text),
-  exit: (code) => {
-    process.exitCode = code;
-  },
-};
-
 const helpText = `
 Secrets are never printed: sensitive values of Terraform, values with a name or format typical of secrets, and chart values.
 
@@ -70,7 +57,7 @@ Examples:
 Exit codes: 0 success, 1 the change is blocked or differs from the reviewed change, 2 invalid usage or files.`;
 
 /** `clipstack review`: renders a plan as a comment for the reviewers of a change. */
-export function registerReview(program: Command, outlet = processOutlet): void {
+export function registerReview(program: Command): void {
   const command = program
     .command("review")
     .argument("[plans...]", "same as --plan")
@@ -136,15 +123,13 @@ export function registerReview(program: Command, outlet = processOutlet): void {
     .addHelpText("after", helpText)
     .action(async (plans: readonly string[], options: ReviewArguments) => {
       const args = { ...options, plan: [...plans, ...options.plan] };
-      const { text, code } = await runReview(args);
-      outlet.print(text);
-      outlet.exit(code);
+      output(await runReview(args));
     });
-  registerSubcommands(command, outlet);
+  registerSubcommands(command);
 }
 
 /** `clipstack review attest | check | converged`: ties the apply to the review. */
-function registerSubcommands(command: Command, outlet: ReviewOutlet): void {
+function registerSubcommands(command: Command): void {
   const subcommand = (
     name: string,
     description: string,
@@ -154,12 +139,7 @@ function registerSubcommands(command: Command, outlet: ReviewOutlet): void {
       .command(`${name} <plans...>`)
       .description(description)
       .action(async (plans: readonly string[], _: unknown, self: Command) => {
-        const { text, code } = await run({
-          ...self.optsWithGlobals(),
-          plan: plans,
-        } as SubcommandArguments);
-        outlet.print(text);
-        outlet.exit(code);
+        output(await run({ ...self.optsWithGlobals(), plan: plans } as SubcommandArguments));
       });
   subcommand(
     "attest",
@@ -180,6 +160,11 @@ type SubcommandArguments = ReviewArguments & {
 interface ReviewOutput {
   readonly text: string;
   readonly code: number;
+}
+
+function output({ text, code }: ReviewOutput): void {
+  process.stdout.write(text);
+  process.exitCode = code;
 }
 
 async function runReview(args: ReviewArguments): Promise<ReviewOutput> {

@@ -66,6 +66,16 @@ export class Docker {
   }
 }
 
+/** Awaits commands of an engine; undefined if it cannot be reached. */
+export async function ifReachable<T>(work: Promise<T>): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof DockerError) return undefined;
+    throw error;
+  }
+}
+
 const localEndpoint = "unix:///var/run/docker.sock";
 
 /** Returns the default endpoint of the docker command line, and its source. */

@@ -17,37 +17,43 @@ export function judgeNvidia(
   { engine, nvidia }: HostFacts,
   deployed: boolean,
 ): HostVerdict {
-  const runtime = judgeRuntime(needs, engine, nvidia?.hook ?? { unknown: "" });
-  const gpus = nvidia?.gpus ?? { unknown: "nvidia-smi was not run" };
+  return merged(
+    judgeRuntime(needs, engine, nvidia?.hook ?? { unknown: "" }),
+    judgeInstalled(needs, nvidia?.gpus ?? { unknown: "nvidia-smi was not run" }, deployed),
+  );
+}
+
+function judgeInstalled(
+  needs: GpuNeeds,
+  gpus: NonNullable<HostFacts["nvidia"]>["gpus"],
+  deployed: boolean,
+): HostVerdict {
   if (gpus === "no-driver") {
-    const none = problem({
+    return problem({
       code: "nvidia-driver",
       message: "the NVIDIA driver must be installed on the host, but nvidia-smi is missing",
       fix: "install the driver and reboot the host, or set accelerator: cpu",
     });
-    return merged(runtime, none);
   }
   if ("failed" in gpus && /is not a valid field to query/.test(gpus.failed)) {
     const { branch = 510, image = "" } = highestDriver(needs) ?? {};
-    const old = problem({
+    return problem({
       code: "nvidia-driver",
       // nvidia-smi reports the compute capability from branch 510 on
       message: `the NVIDIA driver must be ${branch} or newer${image && ` for ${image}`}, got one before 510: nvidia-smi fails with '${gpus.failed}'`,
       fix: "upgrade the driver of the host",
     });
-    return merged(runtime, old);
   }
   if ("failed" in gpus) {
-    const broken = problem({
+    return problem({
       code: "nvidia-driver",
       message: `nvidia-smi must work on the host, but fails: ${gpus.failed}`,
       fix: "reboot the host if the driver was updated, or reinstall the driver",
     });
-    return merged(runtime, broken);
   }
   return isUnknown(gpus)
-    ? merged(runtime, note(`GPUs were not checked: ${gpus.unknown}`))
-    : merged(runtime, judgeGpus(needs, gpus, deployed));
+    ? note(`GPUs were not checked: ${gpus.unknown}`)
+    : judgeGpus(needs, gpus, deployed);
 }
 
 /** Checks GPU support of Docker. A single GPU is requested with `gpus` (hook or CDI), several with the runtime `nvidia`. */

@@ -5,7 +5,7 @@ import {
   olderGpuUseArgs,
   parseGpuUse,
 } from "../../target/readings/gpu-use.ts";
-import { Docker, DockerError } from "./docker-command.ts";
+import { Docker, ifReachable } from "./docker-command.ts";
 import { isUnknown, runnerFor } from "./host-facts.ts";
 
 /** Facts of an environment that tell how its GPUs are read. */
@@ -60,39 +60,34 @@ export function gpuReader(
     }),
   );
   let chosen: (() => Promise<readonly GpuReading[]>) | undefined;
-  return async () => {
-    try {
-      if (chosen !== undefined) return await chosen();
-      for (const source of sources) {
-        const gpus = await source();
-        if (gpus.length === 0) continue;
-        chosen = source;
-        return gpus;
-      }
-      return [];
-    } catch (error) {
-      if (error instanceof DockerError) return [];
-      throw error;
+  const read = async () => {
+    if (chosen !== undefined) return chosen();
+    for (const source of sources) {
+      const gpus = await source();
+      if (gpus.length === 0) continue;
+      chosen = source;
+      return gpus;
     }
+    return [];
   };
+  return async () => (await ifReachable(read())) ?? [];
 }
 
 /** Reads the version of the NVIDIA driver on a deployed environment's host; undefined if unknown. */
-export async function driverVersion(
+export function driverVersion(
   environment: GpuEnvironment,
   containers: readonly string[],
   signal: AbortSignal,
 ): Promise<string | undefined> {
   const args = ["--query-gpu=driver_version", "--format=csv,noheader"];
-  try {
+  const read = async () => {
     for (const run of nvidiaSmis(environment, containers, signal)) {
       const version = (await run(args))?.split("\n")[0]?.trim() ?? "";
       if (/^\d+(\.\d+)+$/.test(version)) return version;
     }
-  } catch (error) {
-    if (!(error instanceof DockerError)) throw error;
-  }
-  return undefined;
+    return undefined;
+  };
+  return ifReachable(read());
 }
 
 /** Runs a command in a container of a deployed environment and returns the lines of its output; undefined if it failed. */
@@ -103,12 +98,8 @@ export async function runInContainer(
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
   if (namespace !== undefined) return undefined;
-  try {
-    const docker = new Docker(where, signal);
-    const { exitCode, stdout } = await docker.run("exec", container, ...command);
-    return exitCode === 0 ? stdout.split("\n").filter((line) => line !== "") : undefined;
-  } catch (error) {
-    if (error instanceof DockerError) return undefined;
-    throw error;
-  }
+  const result = await ifReachable(new Docker(where, signal).run("exec", container, ...command));
+  return result?.exitCode === 0
+    ? result.stdout.split("\n").filter((line) => line !== "")
+    : undefined;
 }

@@ -15,6 +15,7 @@ import { httpAddress } from "../shared/endpoint-address.ts";
 import { wholeNumber } from "../shared/option-values.ts";
 import { describeProbes, type ProbeResult, startProbes } from "./deploy-probes.ts";
 import { type DeployedToHost, deployToHost } from "./deploy-to-host.ts";
+import { printResult } from "./model-output.ts";
 import { modelArgument, namedModel } from "./named-model.ts";
 
 interface DeployArguments {
@@ -132,19 +133,15 @@ function report(
   deployed: DeployedVersion & Partial<DeployedToHost>,
   probes: readonly ProbeResult[],
 ): void {
-  if (args.json) {
-    const place =
-      "environment" in destination ? destination : { folder: displayPath(destination.repository) };
-    console.log(JSON.stringify({ ...place, ...deployed, probes }, null, 2));
-    return;
-  }
+  const place =
+    "environment" in destination ? destination : { folder: displayPath(destination.repository) };
   const { model, version, served, unchanged = [] } = deployed;
   const others = unchanged.length === 0 ? "" : `; version 1 stays in ${unchanged.join(", ")}`;
   const versions = served.length === 1 ? "" : `; versions ${served.join(", ")} are served`;
-  console.log(
+  printResult(args, { ...place, ...deployed, probes }, () => [
     `${model}: version ${version} is served after ${deployed.seconds.toFixed(1)} s${versions}${others}`,
-  );
-  for (const result of probes) console.log(describeProbes(result));
+    ...probes.map(describeProbes),
+  ]);
 }
 
 /** Triton and repository of the command. */

@@ -22,7 +22,14 @@ import {
   pytorchSources,
 } from "../../model-tools/python/python-environment.ts";
 import { interruptible } from "../shared/interruptible.ts";
-import { megabytes, requireNoFolder, requireReplaceable, seedOf } from "./model-output.ts";
+import {
+  fileText,
+  printResult,
+  randomText,
+  requireNoFolder,
+  requireReplaceable,
+  seedOf,
+} from "./model-output.ts";
 import { modalityOption, modelArgument, namedModel, outputOption } from "./named-model.ts";
 
 interface ExportArguments {
@@ -174,28 +181,22 @@ function weightOptions(args: ExportArguments): readonly string[] {
 }
 
 function report(args: ExportArguments, towers: readonly ExportedTower[]): void {
-  if (args.json) {
-    const values = towers.map(({ modality, file, info, exported }) => {
-      const { inputs, checks, versions } = exported;
-      const agreement = { inputs, limit, checks };
-      return { modality, file: displayPath(file), ...info, agreement, versions };
-    });
-    console.log(JSON.stringify(values, null, 2));
-    return;
-  }
-  for (const { modality, file, info, exported } of towers) {
+  const values = towers.map(({ modality, file, info, exported }) => {
     const { inputs, checks, versions } = exported;
-    console.log(`${displayPath(file)} written: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
-    console.log(
-      info.weights === "random"
-        ? `Random weights, seed ${info.seed}: for performance and integration tests, not for image search.`
-        : `Weights ${info.weights}.`,
-    );
-    const differences = checks.map(
-      ({ batch, maxDifference }) => `${percent(maxDifference)} at batch ${batch}`,
-    );
-    console.log(
-      `Differs from PyTorch ${versions.torch} by at most ${differences.join(" and ")}, on ${inputs} ${modality}s; the limit is ${percent(limit)}.`,
-    );
-  }
+    const agreement = { inputs, limit, checks };
+    return { modality, file: displayPath(file), ...info, agreement, versions };
+  });
+  printResult(args, values, () => towers.flatMap(towerLines));
+}
+
+function towerLines({ modality, file, info, exported }: ExportedTower): readonly string[] {
+  const { inputs, checks, versions } = exported;
+  const differences = checks.map(
+    ({ batch, maxDifference }) => `${percent(maxDifference)} at batch ${batch}`,
+  );
+  return [
+    fileText(displayPath(file), info),
+    info.weights === "random" ? randomText(info) : `Weights ${info.weights}.`,
+    `Differs from PyTorch ${versions.torch} by at most ${differences.join(" and ")}, on ${inputs} ${modality}s; the limit is ${percent(limit)}.`,
+  ];
 }

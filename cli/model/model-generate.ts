@@ -14,7 +14,15 @@ import {
 import { defaultSeed, generateModel, modelFile } from "../../model-tools/generate/generate.ts";
 import { textArchitectureOf } from "../../model-tools/generate/text-architectures.ts";
 import { startStatusLine } from "../../report/status-line.ts";
-import { megabytes, requireOwnSidecar, seedOf, standInNotice } from "./model-output.ts";
+import {
+  fileText,
+  megabytes,
+  printResult,
+  randomText,
+  requireOwnSidecar,
+  seedOf,
+  standInNotice,
+} from "./model-output.ts";
 import { modalityOption, modelArgument, namedModel } from "./named-model.ts";
 
 interface GenerateArguments {
@@ -123,14 +131,8 @@ function isSame(
 }
 
 function report(args: GenerateArguments, file: string, info: ModelInfo, action: string): void {
-  if (args.json) {
-    console.log(JSON.stringify({ file, ...info }, null, 2));
-    return;
-  }
-  console.log(`${file} ${action}: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
-  console.log(
-    `Random weights, seed ${info.seed}: for performance and integration tests, not for image search.`,
-  );
-  const notice = standInNotice(info);
-  if (notice !== undefined) console.log(notice);
+  printResult(args, { file, ...info }, () => {
+    const notice = standInNotice(info);
+    return [fileText(file, info, action), randomText(info), ...(notice ? [notice] : [])];
+  });
 }

@@ -5,7 +5,13 @@ import { writeImported } from "../../model-tools/fetch/import-weights.ts";
 import { displayPath, ofFiles } from "../../model-tools/files/user-errors.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
 import { interruptible } from "../shared/interruptible.ts";
-import { licenceText, megabytes, requireNoFolder, requireReplaceable } from "./model-output.ts";
+import {
+  fileText,
+  licenceText,
+  printResult,
+  requireNoFolder,
+  requireReplaceable,
+} from "./model-output.ts";
 import { namedModel } from "./named-model.ts";
 
 interface ImportArguments {
@@ -55,10 +61,8 @@ async function importModel(
   if (!args.force) await requireReplaceable(file);
   const options = { onProgress: (line: string) => console.error(line), signal };
   const info = await ofFiles(writeImported(spec, file, { ...options, program: args.python }));
-  if (args.json) {
-    console.log(JSON.stringify({ file: displayPath(file), ...info }, null, 2));
-    return;
-  }
-  console.log(`${displayPath(file)} written: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
-  console.log(`Weights ${info.weights} (${licenceText(spec.licence)}) of ${info.origin}.`);
+  printResult(args, { file: displayPath(file), ...info }, () => [
+    fileText(displayPath(file), info),
+    `Weights ${info.weights} (${licenceText(spec.licence)}) of ${info.origin}.`,
+  ]);
 }

@@ -14,6 +14,25 @@ export function megabytes(bytes: number): string {
   return (bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0);
 }
 
+/** Prints a result: as JSON with `--json`, otherwise as lines. */
+export function printResult(
+  { json }: { readonly json?: true },
+  value: unknown,
+  lines: () => readonly string[],
+): void {
+  console.log(json ? JSON.stringify(value, null, 2) : lines().join("\n"));
+}
+
+/** Line about a file: `model.onnx written: 351 MB, sha256 …` */
+export function fileText(file: string, { bytes, sha256 }: ModelInfo, action = "written"): string {
+  return `${file} ${action}: ${megabytes(bytes)} MB, sha256 ${sha256}`;
+}
+
+/** Line about the random weights of a file. */
+export function randomText({ seed }: ModelInfo): string {
+  return `Random weights, seed ${seed}: for performance and integration tests, not for image search.`;
+}
+
 /** Line that states that a file is a stand-in; undefined if it is not. */
 export function standInNotice({ architecture, model }: ModelInfo): string | undefined {
   if (architecture !== "stand-in") return undefined;

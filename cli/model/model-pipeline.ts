@@ -5,6 +5,7 @@ import { projectRepository } from "../../model-tools/files/folders.ts";
 import { displayPath } from "../../model-tools/files/user-errors.ts";
 import { writeDaliPipeline } from "../../model-tools/repository/dali-pipeline.ts";
 import { interruptible } from "../shared/interruptible.ts";
+import { printResult } from "./model-output.ts";
 import { modelArgument, namedModel } from "./named-model.ts";
 
 interface PipelineArguments {
@@ -56,10 +57,8 @@ async function writePipeline(
   const onProgress = (line: string) => console.error(line);
   const options = { python: args.python, onProgress, signal };
   const { models, files, dali } = await writeDaliPipeline(spec, folder, options);
-  if (args.json) {
-    console.log(JSON.stringify({ folder: displayPath(folder), models, files, dali }, null, 2));
-    return;
-  }
-  for (const { path, sha256 } of files) console.log(`${path} written: sha256 ${sha256}`);
-  console.log(`Serialized with DALI ${dali}. Models in Triton: ${models.join(", ")}.`);
+  printResult(args, { folder: displayPath(folder), models, files, dali }, () => [
+    ...files.map(({ path, sha256 }) => `${path} written: sha256 ${sha256}`),
+    `Serialized with DALI ${dali}. Models in Triton: ${models.join(", ")}.`,
+  ]);
 }

@@ -21,7 +21,13 @@ import { median } from "../../target/stats/statistics.ts";
 import { interruptible } from "../shared/interruptible.ts";
 import { numberFrom, wholeNumber } from "../shared/option-values.ts";
 import { weightsHint } from "./model-option.ts";
-import { cosineText, megabytes, requireNoFolder, requireReplaceable } from "./model-output.ts";
+import {
+  cosineText,
+  megabytes,
+  printResult,
+  requireNoFolder,
+  requireReplaceable,
+} from "./model-output.ts";
 import { modalityOption, modelArgument, namedModel } from "./named-model.ts";
 
 interface PrepareArguments {
@@ -143,8 +149,7 @@ async function optimise(name: string | undefined, args: PrepareArguments): Promi
   const { spec, source, file } = await filesOf(name, args, "fp32-optimised");
   console.error(`writing ${displayPath(file)} …`);
   const info = await ofFiles(optimiseModel(spec, source, file, await photosOf(spec, args)));
-  if (args.json) console.log(JSON.stringify({ file: displayPath(file), ...info }, null, 2));
-  else reportPrepared(file, info);
+  printResult(args, { file: displayPath(file), ...info }, () => preparedLines(file, info));
 }
 
 async function convert(
@@ -167,19 +172,15 @@ async function convert(
     speed: median(ratios) ?? Number.NaN,
     rounds: ratios,
   }));
-  if (args.json) {
-    console.log(JSON.stringify({ file: displayPath(file), ...info, measured }, null, 2));
-    return;
-  }
-  reportPrepared(file, info, modality);
-  if (isForTensorrt) console.log("Every matrix multiplication is in half precision.");
-  for (const { batch, speed, rounds: ratios, agreement } of measured) {
-    const range = `${factor(Math.min(...ratios))} to ${factor(Math.max(...ratios))}`;
-    const lowest = cosineText(agreement.minCosine);
-    console.log(
-      `batch ${batch}: lowest cosine ${lowest}; ${factor(speed)} × the speed of the original on this CPU (${range} in ${rounds} rounds)`,
-    );
-  }
+  printResult(args, { file: displayPath(file), ...info, measured }, () => [
+    ...preparedLines(file, info, modality),
+    ...(isForTensorrt ? ["Every matrix multiplication is in half precision."] : []),
+    ...measured.map(({ batch, speed, rounds: ratios, agreement }) => {
+      const range = `${factor(Math.min(...ratios))} to ${factor(Math.max(...ratios))}`;
+      const lowest = cosineText(agreement.minCosine);
+      return `batch ${batch}: lowest cosine ${lowest}; ${factor(speed)} × the speed of the original on this CPU (${range} in ${rounds} rounds)`;
+    }),
+  ]);
 }
 
 async function filesOf(
@@ -210,25 +211,28 @@ function photosOf(spec: ModelSpec, { images }: PrepareArguments): Promise<readon
   return ofFiles(readPhotos(spec, images));
 }
 
-export function reportPrepared(file: string, info: ModelInfo, modality: Modality = "image"): void {
+function preparedLines(
+  file: string,
+  info: ModelInfo,
+  modality: Modality = "image",
+): readonly string[] {
   const samples = modality === "image" ? "photos" : "rows of token ids";
   const { bytes, sha256, precision, agreement } = info;
-  console.log(`${displayPath(file)}: ${precision}, ${megabytes(bytes)} MB, sha256 ${sha256}`);
-  if (agreement === undefined) return;
-  const { minCosine, meanCosine, maxDifference, images } = agreement;
+  const written = `${displayPath(file)}: ${precision}, ${megabytes(bytes)} MB, sha256 ${sha256}`;
+  if (agreement === undefined) return [written];
+  const { minCosine, meanCosine, maxDifference, images, nearestNeighbours } = agreement;
   const cosines = `cosine to the original ${cosineText(minCosine)} lowest, ${cosineText(meanCosine)} mean`;
   const neighbours =
-    agreement.nearestNeighbours === undefined
+    nearestNeighbours === undefined
       ? ""
-      : `, same nearest neighbour for ${Math.round(100 * agreement.nearestNeighbours)} % of the ${samples}`;
-  console.log(
+      : `, same nearest neighbour for ${Math.round(100 * nearestNeighbours)} % of the ${samples}`;
+  return [
+    written,
     `${cosines}, largest difference ${maxDifference.toPrecision(2)}${neighbours}; ${images} ${samples}.`,
-  );
-  if (info.weights === "random") {
-    console.log(
-      "Random weights: the speed is the same as with trained weights, the cosine is not.",
-    );
-  }
+    ...(info.weights === "random"
+      ? ["Random weights: the speed is the same as with trained weights, the cosine is not."]
+      : []),
+  ];
 }
 
 function factor(value: number): string {

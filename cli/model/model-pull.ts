@@ -25,7 +25,14 @@ import { displayPath, ofFiles } from "../../model-tools/files/user-errors.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
 import { startStatusLine } from "../../report/status-line.ts";
 import { textMatching } from "../shared/option-values.ts";
-import { licenceText, megabytes, requireNoFolder, requireReplaceable } from "./model-output.ts";
+import {
+  fileText,
+  licenceText,
+  megabytes,
+  printResult,
+  requireNoFolder,
+  requireReplaceable,
+} from "./model-output.ts";
 import { modalityOption, modelArgument, namedModel, outputOption } from "./named-model.ts";
 
 export interface PullArguments {
@@ -166,13 +173,9 @@ async function reportExisting(args: PullArguments, towers: readonly TowerFile[])
       ...(await modelInfo(file)),
     })),
   );
-  if (args.json) {
-    console.log(JSON.stringify(found, null, 2));
-    return;
-  }
-  for (const { file, bytes, sha256, weights } of found) {
-    console.log(`${file} exists: ${megabytes(bytes)} MB, sha256 ${sha256}, weights ${weights}`);
-  }
+  printResult(args, found, () =>
+    found.map((info) => `${fileText(info.file, info, "exists")}, weights ${info.weights}`),
+  );
 }
 
 function report(
@@ -181,24 +184,19 @@ function report(
   weights: HubWeights,
   { towers, sha256, bytes, resumed }: PulledModel,
 ): void {
-  if (args.json) {
-    const published = { sha256, bytes, licence: licenceText(spec.licence) };
-    const values = towers.map(({ modality, file, info }) => ({
-      ...{ modality, file: displayPath(file) },
-      ...info,
-      ...{ published, resumed },
-    }));
-    console.log(JSON.stringify(values, null, 2));
-    return;
-  }
-  for (const { file, info } of towers) {
-    console.log(`${displayPath(file)} written: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
-  }
-  const { name, repository, revision, file } = weights;
-  console.log(
-    `Weights ${name} (${licenceText(spec.licence)}) of ${repository}@${revision} ${file}.`,
-  );
-  console.log(`Verified: ${megabytes(bytes)} MB with sha256 ${sha256}.`);
+  const licence = licenceText(spec.licence);
+  const published = { sha256, bytes, licence };
+  const values = towers.map(({ modality, file, info }) => ({
+    ...{ modality, file: displayPath(file) },
+    ...info,
+    ...{ published, resumed },
+  }));
+  const { name, repository, revision, file: source } = weights;
+  printResult(args, values, () => [
+    ...towers.map(({ file, info }) => fileText(displayPath(file), info)),
+    `Weights ${name} (${licence}) of ${repository}@${revision} ${source}.`,
+    `Verified: ${megabytes(bytes)} MB with sha256 ${sha256}.`,
+  ]);
 }
 
 /** Progress on stderr, so that stdout is the result. */

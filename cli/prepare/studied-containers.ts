@@ -11,7 +11,7 @@ import type { ModelSpec } from "../../contract/model-spec.ts";
 import { quantity } from "../../contract/quantity.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { DeployedEnvironment } from "../../target/service/deployed-environment.ts";
-import { Docker, DockerError } from "../host/docker-command.ts";
+import { Docker, ifReachable } from "../host/docker-command.ts";
 import { isUnknown, type RunOnHost, runnerFor } from "../host/host-facts.ts";
 
 /** Operations on deployed containers through their Docker endpoint. */
@@ -73,16 +73,12 @@ export function studiedContainers(
     async readMemory(service) {
       const name = containers.find((container) => container.service.name === service)?.name;
       if (name === undefined) return {};
-      try {
-        const [residentMiB, gpuMemoryMiB] = await Promise.all([
-          readResident(docker, name),
-          deployed.accelerator === "gpu" ? readGpuMemory(docker, onHost, name) : undefined,
-        ]);
-        return { residentMiB, gpuMemoryMiB };
-      } catch (error) {
-        if (error instanceof DockerError) return {};
-        throw error;
-      }
+      const reading = Promise.all([
+        readResident(docker, name),
+        deployed.accelerator === "gpu" ? readGpuMemory(docker, onHost, name) : undefined,
+      ]);
+      const [residentMiB, gpuMemoryMiB] = (await ifReachable(reading)) ?? [];
+      return { residentMiB, gpuMemoryMiB };
     },
   };
 }

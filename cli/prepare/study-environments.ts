@@ -4,7 +4,7 @@ import { type Artefact, readArtefact } from "../../artefact/artefact.ts";
 import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
 import { requireFreePorts } from "../../artefact/simulation.ts";
 import { readBenchRecord } from "../../bench/record/bench-record.ts";
-import { coldStarts } from "../../bench/studies/cold-start.ts";
+import { type ColdStartOptions, coldStarts } from "../../bench/studies/cold-start.ts";
 import {
   type StudiedDeployment,
   type StudyEnvironment,
@@ -89,20 +89,23 @@ function simulated(
     async coldStarts(onStart) {
       const plan = await planFor(artefact, environment, source, join(scratch, name));
       await requireFreePorts([{ environment: name, plan }]);
-      const { context } = prepared;
-      await coldStarts(plan, source, {
-        rounds,
-        spec: prepared.spec,
-        image: loadImages(prepared.context.items)[0]!,
-        signal: context.signal,
-        onPhase: (text) => context.onEvent({ kind: "phase", environment: name, text }),
-        onStart,
-      });
+      await coldStarts(plan, source, coldStartOptions(prepared, name, rounds, onStart));
       return [
         "Local processes of clipstack's server, started sequentially with a warm file cache. Pulling images and building TensorRT engines are not included.",
       ];
     },
   };
+}
+
+function coldStartOptions(
+  { context, spec }: PreparedBench,
+  environment: string,
+  rounds: number,
+  onStart: ColdStartOptions["onStart"],
+): ColdStartOptions {
+  const { items, signal, onEvent } = context;
+  const onPhase = (text: string) => onEvent({ kind: "phase", environment, text });
+  return { rounds, spec, image: loadImages(items)[0]!, signal, onPhase, onStart };
 }
 
 /** Returns the environment's subject in the record, with the elapsed time. */
@@ -119,8 +122,8 @@ function deployed(
   const { deployed: environment } = source.environment;
   const { name } = environment;
   const artefact = readArtefact(source.environment.file, source.environment.displayPath);
-  const { context } = prepared;
-  const containers = studiedContainers(source.environment, artefact, context.signal);
+  const { signal } = prepared.context;
+  const containers = studiedContainers(source.environment, artefact, signal);
   return {
     name,
     offers: endpointNamesIn(environment),
@@ -133,14 +136,7 @@ function deployed(
       if (!options.mayRestart) {
         throw new StudyUnavailable("restarting its containers requires --restart");
       }
-      return containers.measure({
-        rounds: options.rounds,
-        spec: prepared.spec,
-        image: loadImages(context.items)[0]!,
-        signal: context.signal,
-        onPhase: (text) => context.onEvent({ kind: "phase", environment: name, text }),
-        onStart,
-      });
+      return containers.measure(coldStartOptions(prepared, name, options.rounds, onStart));
     },
     readMemory: containers?.readMemory,
     deployment: {

@@ -35,7 +35,7 @@ export function checkControllers(
     const verdict = controllerVerdict(object, found, objects, inspection.found);
     if (verdict === undefined) return [];
     const { ok, message, measured } = verdict;
-    return [objectResult(environment, object, "cluster", ok ? "pass" : "fail", message, measured)];
+    return [objectResult(object, environment, "cluster", ok ? "pass" : "fail", message, measured)];
   });
 }
 

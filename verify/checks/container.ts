@@ -5,12 +5,7 @@ import type { CheckResult } from "../../bench/record/record.ts";
 import { differences } from "./aspect.ts";
 import type { Check } from "./check.ts";
 import { aspectsOf } from "./container-aspects.ts";
-import {
-  blockResult,
-  type DeclaredBlock,
-  objectResult,
-  type ResultDraft,
-} from "./declared-blocks.ts";
+import { blockResult, type DeclaredBlock, objectResult } from "./declared-blocks.ts";
 import { manifestAspects } from "./manifest-aspects.ts";
 
 type Outcome = CheckResult["outcome"];
@@ -43,11 +38,8 @@ export function checkContainer(
   state: DeployedState,
   moduleFolder: string,
 ): readonly CheckResult[] {
-  const report = (
-    outcome: CheckResult["outcome"],
-    message: string,
-    more: Partial<ResultDraft> = {},
-  ) => blockResult(environment, block, { id: "container", outcome, message, ...more });
+  const report = (outcome: Outcome, message: string, measured?: Record<string, number>) =>
+    blockResult(block, environment, "container", outcome, message, measured);
   const { declared } = block;
   // an uninspected container must not pass
   if (!inspection.ok) return [report("fail", inspection.message)];
@@ -65,8 +57,8 @@ export function checkContainer(
     ...different.map(({ name, declared: must, found: is }) => `${name} must be ${must}, got ${is}`),
   );
   const measured = { compared: aspects.length, different: different.length };
-  if (problems.length > 0) return problems.map((message) => report("fail", message, { measured }));
-  return [report("pass", `${aspects.length} aspects match: ${keyAspects(aspects)}`, { measured })];
+  if (problems.length > 0) return problems.map((message) => report("fail", message, measured));
+  return [report("pass", `${aspects.length} aspects match: ${keyAspects(aspects)}`, measured)];
 }
 
 /** Aspects whose values are reported if all match. */
@@ -106,8 +98,8 @@ export function checkObject(
   inspection: ClusterInspection,
   isApplied = false,
 ): readonly CheckResult[] {
-  const report = (outcome: Outcome, message: string, measured: Record<string, number> = {}) =>
-    objectResult(environment, object, "container", outcome, message, measured);
+  const report = (outcome: Outcome, message: string, measured?: Record<string, number>) =>
+    objectResult(object, environment, "container", outcome, message, measured);
   // an unread object must not pass
   if (!inspection.ok) return [report("fail", inspection.message)];
   const found = inspection.found.get(object);

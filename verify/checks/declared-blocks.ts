@@ -24,40 +24,30 @@ export function declaredBlocks(artefact: Artefact, state: DeployedState): readon
   });
 }
 
-export type ResultDraft = Pick<CheckResult, "id" | "outcome" | "message"> & Partial<CheckResult>;
+type ResultFacts = [
+  environment: string,
+  id: CheckResult["id"],
+  outcome: CheckResult["outcome"],
+  message: string,
+  measured?: Record<string, number>,
+];
 
 /** Result about a container. */
 export function blockResult(
-  environment: string,
   { address, declared, service }: DeclaredBlock,
-  draft: ResultDraft,
-) {
-  return {
-    environment,
-    service: service?.name ?? declared.name,
-    resource: `${address} (container '${declared.name}')`,
-    measured: {},
-    ...draft,
-  } satisfies CheckResult;
+  ...[environment, id, outcome, message, measured = {}]: ResultFacts
+): CheckResult {
+  const resource = `${address} (container '${declared.name}')`;
+  const name = service?.name ?? declared.name;
+  return { id, environment, service: name, resource, outcome, message, measured };
 }
 
 /** Result about a Kubernetes object. */
 export function objectResult(
-  environment: string,
   { address, manifest }: DeclaredObject,
-  id: CheckResult["id"],
-  outcome: CheckResult["outcome"],
-  message: string,
-  measured: Record<string, number> = {},
+  ...[environment, id, outcome, message, measured = {}]: ResultFacts
 ): CheckResult {
-  const name = manifest.metadata.name ?? "";
-  return {
-    id,
-    environment,
-    service: name,
-    resource: `${address} (${manifest.kind} '${name}')`,
-    outcome,
-    message,
-    measured,
-  };
+  const service = manifest.metadata.name ?? "";
+  const resource = `${address} (${manifest.kind} '${service}')`;
+  return { id, environment, service, resource, outcome, message, measured };
 }

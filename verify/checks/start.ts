@@ -13,7 +13,7 @@ import { reason } from "../../target/requests/http-client.ts";
 import type { TargetService } from "../../target/service/target-service.ts";
 import type { Check } from "./check.ts";
 import { resultOf } from "./check-result.ts";
-import { blockResult, type DeclaredBlock, type ResultDraft } from "./declared-blocks.ts";
+import { blockResult, type DeclaredBlock } from "./declared-blocks.ts";
 
 export const startCheck: Check = {
   name: "start",
@@ -102,8 +102,8 @@ export function checkContainerState(
   const report = (
     outcome: CheckResult["outcome"],
     message: string,
-    more: Partial<ResultDraft> = {},
-  ) => blockResult(environment, block, { id: "start", outcome, message, ...more });
+    measured?: Record<string, number>,
+  ) => blockResult(block, environment, "start", outcome, message, measured);
   if (!inspection.ok) return report("skip", inspection.message);
   const { declared } = block;
   const found = inspection.containers.get(declared.name);
@@ -131,9 +131,7 @@ export function checkContainerState(
   return report(
     "pass",
     `running${health === undefined ? "" : " and healthy"} for ${upSeconds} s${restarts}`,
-    {
-      measured: { upSeconds, restarts: RestartCount },
-    },
+    { upSeconds, restarts: RestartCount },
   );
 }
 

@@ -39,7 +39,7 @@ function checkModel(
       ? `the deployed model.onnx is the reference file, sha256 ${deployed}`
       : `the sha256 of the deployed model.onnx must start with ${sha256.slice(0, deployed.length)} as the reference file ${file}, got ${deployed}`;
     const outcome = same ? "pass" : "fail";
-    results.set(deployed, blockResult(environment, block, { id: "parity", outcome, message }));
+    results.set(deployed, blockResult(block, environment, "parity", outcome, message));
   }
   return [...results.values()];
 }
