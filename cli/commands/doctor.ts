@@ -21,7 +21,7 @@ import { DockerError, defaultEndpoint, isReadByProvider } from "../host/docker-c
 import { type DoctorReport, doctorText, reportOf } from "../host/doctor-text.ts";
 import { type HostFacts, isUnknown, readHostFacts, type Unknown } from "../host/host-facts.ts";
 import { gibibytes, judgeHost } from "../host/host-findings.ts";
-import { environmentFiles, outputFolder, synthesizedFile } from "../shared/artefact.ts";
+import { environmentFiles, synthesizedFile } from "../shared/artefact.ts";
 import { problem } from "../shared/host-verdict.ts";
 import type { Problem } from "../shared/problem.ts";
 import { writeOutput } from "../shared/write-output.ts";
@@ -150,7 +150,7 @@ async function synthesizedRequirements(environment: string, synth: boolean) {
   const { file, displayPath } = await synthesizedFile(environment, synth);
   const requirements = requirementsIn(readFileSync(file, "utf8"), displayPath);
   if (requirements.of === "cluster") return { requirements, notes: [] };
-  const onHosts = environmentFiles([], outputFolder())
+  const onHosts = environmentFiles([])
     .filter((other) => other.name !== environment && existsSync(other.file) && !other.editedByHand)
     .flatMap((other) => hostRequirementsIn(readFileSync(other.file, "utf8")) ?? []);
   const { needs } = requirements;

@@ -8,7 +8,7 @@ import { hostDrills } from "../../verify/drills/registry.ts";
 import { deployedEnvironments } from "../cluster/deployed-environments.ts";
 import { addDrillOutput, type DrillOutput, outputDrill } from "../prepare/drill-output.ts";
 import { drillHost, hostTarget } from "../prepare/host-drill.ts";
-import { environmentFiles, outputFolder } from "../shared/artefact.ts";
+import { environmentFiles } from "../shared/artefact.ts";
 import { numberUpTo, portOffset, wholeNumber } from "../shared/option-values.ts";
 
 /** Requests per second that two cores sustain with ViT-B/32 in FP32. */
@@ -72,7 +72,7 @@ async function runNamed(
   const drill = hostDrills[name];
   await outputDrill(args, async ({ signal }) => {
     const onNotice = (line: string) => console.error(line);
-    const files = environmentFiles([environment], outputFolder());
+    const files = environmentFiles([environment]);
     const [deployed] = await deployedEnvironments([environment], files, {
       portOffset: args.portOffset,
       signal,

@@ -75,13 +75,11 @@ test("compares two synthesized folders", async () => {
 });
 
 test("exits with code 1 from the severity of --fail-on", async () => {
-  const codes = await Promise.all(
-    ["error", "warning", "never"].map(async (severity) => {
-      const { code } = await review("--plan", plan("gpu-swapped"), "--fail-on", severity);
-      return code;
-    }),
-  );
-  expect(codes).toEqual([0, 1, 0]);
+  const codeOf = async (severity: string) =>
+    (await review("--plan", plan("gpu-swapped"), "--fail-on", severity)).code;
+  expect([await codeOf("error"), await codeOf("warning"), await codeOf("never")]).toEqual([
+    0, 1, 0,
+  ]);
 });
 
 test("returns Terraform's exit codes with --detailed-exitcode", async () => {

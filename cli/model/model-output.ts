@@ -20,7 +20,7 @@ export function printResult(
   value: unknown,
   lines: () => readonly string[],
 ): void {
-  console.log(json ? JSON.stringify(value, null, 2) : lines().join("\n"));
+  for (const line of json ? [JSON.stringify(value, null, 2)] : lines()) console.log(line);
 }
 
 /** Line about a file: `model.onnx written: 351 MB, sha256 …` */

@@ -15,7 +15,6 @@ import { pytorchFor } from "../model/pytorch-baseline.ts";
 import {
   environmentFiles,
   filesWithHelm,
-  outputFolder,
   type SynthesizedFile,
   synthesizeUnlessEdited,
 } from "../shared/artefact.ts";
@@ -59,14 +58,13 @@ export async function environmentsOf(
     );
   }
   const environments = names.length === 0 ? [defaultEnvironment("single-gpu")] : names;
-  const outdir = outputFolder();
   if (args.synth && targetOf(args) === "simulation") {
-    await synthesizeUnlessEdited(environments, outdir, {
+    await synthesizeUnlessEdited(environments, {
       onNotice,
       onSynthesize: () => onEvent({ kind: "phase", text: "synthesize" }),
     });
   }
-  return filesWithHelm(environments, environmentFiles(environments, outdir), onNotice);
+  return filesWithHelm(environments, environmentFiles(environments), onNotice);
 }
 
 /** Where the requests of a run go: one source per environment, or one for the addresses. */

@@ -21,12 +21,7 @@ import { verifyReport } from "../../verify/verify-report.ts";
 import { deployedEnvironments } from "../cluster/deployed-environments.ts";
 import { environmentAtAddresses } from "../cluster/environment-at-addresses.ts";
 import { pytorchFor } from "../model/pytorch-baseline.ts";
-import {
-  environmentFiles,
-  filesWithHelm,
-  outputFolder,
-  synthesizeUnlessEdited,
-} from "../shared/artefact.ts";
+import { environmentFiles, filesWithHelm, synthesizeUnlessEdited } from "../shared/artefact.ts";
 import { chooseModel, requireOneTower, simulationServer } from "./choose-model.ts";
 import type { RunArguments } from "./run-options.ts";
 import {
@@ -66,7 +61,6 @@ export async function verifyEnvironments(
   onEvent: (event: VerifyEvent) => void,
   onNotice: (line: string) => void,
 ): Promise<{ readonly record: VerifyRecord; readonly saved: SavedReports }> {
-  const outdir = outputFolder();
   const { portOffset, tiny = [], url } = args;
   const servers = checkedServers(environments, args);
   if (
@@ -81,7 +75,7 @@ export async function verifyEnvironments(
   const { signal } = interrupt;
   try {
     if (args.synth && args.target === "simulation" && servers === undefined) {
-      await synthesizeUnlessEdited(environments, outdir, {
+      await synthesizeUnlessEdited(environments, {
         onNotice,
         onSynthesize: () => onEvent({ kind: "phase", text: "synthesize" }),
         strict: true,
@@ -89,9 +83,7 @@ export async function verifyEnvironments(
     }
     const chosen = environments.length > 0 ? environments : (args.unnamed ?? []);
     const files =
-      servers === undefined
-        ? filesWithHelm(environments, environmentFiles(chosen, outdir), onNotice)
-        : [];
+      servers === undefined ? filesWithHelm(environments, environmentFiles(chosen), onNotice) : [];
     const common = {
       project: projectFolder,
       chooseModel: (

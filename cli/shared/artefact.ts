@@ -22,9 +22,9 @@ export interface SynthesizedFile {
   readonly editedByHand: boolean;
 }
 
-/** Output folder of synthesis: `folder`, otherwise CDKTF_OUTDIR, otherwise `cdktf.out` of the project. */
-export function outputFolder(folder?: string): string {
-  return resolve(projectFolder, folder ?? process.env.CDKTF_OUTDIR ?? "cdktf.out");
+/** Output folder of synthesis: CDKTF_OUTDIR, otherwise `cdktf.out` of the project. */
+export function outputFolder(): string {
+  return resolve(projectFolder, process.env.CDKTF_OUTDIR ?? "cdktf.out");
 }
 
 /** `cdktf.out/clipstack.json`: files that the last synthesis wrote. */
@@ -33,8 +33,8 @@ const synthManifest = z.object({
   stacks: z.record(z.string(), z.object({ file: z.string(), sha256: z.string() })),
 });
 
-function readManifest(outdir: string): z.infer<typeof synthManifest> | undefined {
-  const file = join(outdir, "clipstack.json");
+function readManifest(): z.infer<typeof synthManifest> | undefined {
+  const file = join(outputFolder(), "clipstack.json");
   if (!existsSync(file)) return undefined;
   try {
     return synthManifest.parse(JSON.parse(readFileSync(file, "utf8")));
@@ -44,12 +44,12 @@ function readManifest(outdir: string): z.infer<typeof synthManifest> | undefined
 }
 
 /** Returns the environments of `names`, or of all, whose synthesized files were edited after the last synthesis. */
-function editedByHand(names: readonly string[], outdir: string): readonly string[] {
-  const stacks = readManifest(outdir)?.stacks ?? {};
+function editedByHand(names: readonly string[]): readonly string[] {
+  const stacks = readManifest()?.stacks ?? {};
   return Object.entries(stacks)
     .filter(([name]) => names.length === 0 || names.includes(name))
     .filter(([, { file, sha256 }]) => {
-      const path = join(outdir, file);
+      const path = join(outputFolder(), file);
       return (
         existsSync(path) && createHash("sha256").update(readFileSync(path)).digest("hex") !== sha256
       );
@@ -71,16 +71,15 @@ export interface SynthesizeEvents {
 }
 
 /**
- * Synthesizes into `outdir`, unless the file of a named environment was edited by hand since the last time.
+ * Synthesizes, unless the file of a named environment was edited by hand since the last time.
  *
  * @param names - Environments that the command needs; empty: all.
  */
 export async function synthesizeUnlessEdited(
   names: readonly string[],
-  outdir: string,
   { onNotice, onSynthesize, strict = false }: SynthesizeEvents,
 ): Promise<void> {
-  const edited = editedByHand(names, outdir);
+  const edited = editedByHand(names);
   if (edited.length > 0) {
     onNotice(
       `${edited.join(", ")}: cdk.tf.json was edited by hand; using the existing files (npx clipstack synth overwrites them)`,
@@ -88,9 +87,9 @@ export async function synthesizeUnlessEdited(
     return;
   }
   onSynthesize();
-  const errors = await runSynth(outdir);
+  const errors = await runSynth(outputFolder());
   if (errors === undefined) return;
-  const written = readManifest(outdir)?.stacks ?? {};
+  const written = readManifest()?.stacks ?? {};
   if (strict || names.length === 0 || names.some((name) => written[name] === undefined)) {
     throw new UserError(errors);
   }
@@ -139,18 +138,16 @@ export async function runSynth(
  *
  * @param names - Environments; empty: all.
  */
-export function environmentFiles(
-  names: readonly string[],
-  outdir: string,
-): readonly SynthesizedFile[] {
-  const manifest = readManifest(outdir);
+export function environmentFiles(names: readonly string[]): readonly SynthesizedFile[] {
+  const outdir = outputFolder();
+  const manifest = readManifest();
   if (manifest === undefined) {
     throw new UserError(
       `${displayPath(outdir)} contains no synthesized environment: npx clipstack synth`,
     );
   }
   const known = Object.keys(manifest.stacks);
-  const edited = editedByHand(names, outdir);
+  const edited = editedByHand(names);
   return (names.length === 0 ? known : [...new Set(names)]).map((name) => {
     const stack = manifest.stacks[name];
     if (stack === undefined) {
@@ -162,14 +159,14 @@ export function environmentFiles(
 }
 
 /** Synthesized file of one environment; see {@link environmentFiles}. */
-export function environmentFile(name: string, outdir: string = outputFolder()): SynthesizedFile {
-  return environmentFiles([name], outdir)[0]!;
+export function environmentFile(name: string): SynthesizedFile {
+  return environmentFiles([name])[0]!;
 }
 
 /** Synthesizes one environment unless `synth` is false, with notices on stderr; see {@link synthesizeUnlessEdited}. */
 export async function synthesizedFile(name: string, synth: boolean): Promise<SynthesizedFile> {
   if (synth) {
-    await synthesizeUnlessEdited([name], outputFolder(), {
+    await synthesizeUnlessEdited([name], {
       onNotice: (line) => console.error(`clipstack: ${line}`),
       onSynthesize: () => {},
     });
