@@ -28,11 +28,11 @@ async function runDemo(...args: readonly string[]): Promise<string> {
 /** Precision and recall in percent, by the name of the row in the comparison. */
 function comparison(text: string): ReadonlyMap<string, { precision: number; recall: number }> {
   const rows = text.matchAll(
-    /^ {2}(\S.*?) +[\d.]+ (?:bits|cosine) +([\d.]+) % +([\d.]+) %(?: {2}<- best)?$/gm,
+    /^ {2}(\S.*?) +([\d.]+) (?:bits|cosine) +([\d.]+) % +([\d.]+) %(?: {2}<- best)?$/gm,
   );
   return new Map(
-    [...rows].map(([, name, precision, recall]) => [
-      name!,
+    [...rows].map(([, name, limit, precision, recall]) => [
+      name === "near duplicates in the table" ? `${name}, ${limit}` : name!,
       { precision: Number(precision), recall: Number(recall) },
     ]),
   );
@@ -44,7 +44,7 @@ describe.skipIf(missing !== "")(`the demo with trained weights${missing}`, () =>
     expect(text).toContain("using efficientnet-lite0 with trained weights (ImageNet)");
     expect(text).not.toContain("random weights");
     const rows = comparison(text);
-    expect([...rows.keys()]).toEqual([
+    expect([...rows.keys()].filter((name) => !name.includes("table"))).toEqual([
       "perceptual hash",
       "fp32 embeddings",
       "fp32 embeddings confirmed by the hash",
@@ -53,6 +53,9 @@ describe.skipIf(missing !== "")(`the demo with trained weights${missing}`, () =>
       "int8 embeddings",
       "int8 embeddings confirmed by the hash",
     ]);
+    const table = (cosine: string) => rows.get(`near duplicates in the table, ${cosine}`)!;
+    expect(table("0.95").precision).toBeGreaterThan(98);
+    expect(table("0.5").recall).toBeGreaterThan(90);
     for (const precision of ["fp32", "fp16", "int8"]) {
       const confirmed = rows.get(`${precision} embeddings confirmed by the hash`)!;
       expect(confirmed.precision).toBeGreaterThan(97);

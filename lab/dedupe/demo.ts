@@ -13,7 +13,7 @@ import { readSidecar } from "../../model-tools/files/model-info.ts";
 import { selectModel } from "../../model-tools/files/prepared-file.ts";
 import { modelFile } from "../../model-tools/generate/generate.ts";
 import { runMain } from "../load/run-main.ts";
-import { type EvaluatedIndex, printComparison } from "./demo-comparison.ts";
+import { type EvaluatedIndex, printComparison, printTableDuplicates } from "./demo-comparison.ts";
 import { makePhotos } from "./make-photos.ts";
 
 const help = `Usage: npm run lab -- dedupe [options]
@@ -48,7 +48,8 @@ async function demo({ model, port, exit }: DemoArguments): Promise<void> {
   process.on("SIGINT", ignore);
   try {
     const used = await demoModel(model);
-    await makePhotos(join(folder, "photos"));
+    const photos = join(folder, "photos");
+    const labels = await makePhotos(photos);
     const indexes: EvaluatedIndex[] = [];
     for (const precision of used.precisions) {
       if (precision !== "fp32" && !(await convert(used, precision))) continue;
@@ -66,7 +67,12 @@ async function demo({ model, port, exit }: DemoArguments): Promise<void> {
       indexes.push({ name: precision, folder: join(folder, name) });
     }
     console.log(`\n# near-duplicates found by the perceptual hash and by ${used.label}`);
-    await printComparison(indexes, join(folder, "photos"));
+    await printComparison(indexes, photos);
+    const job = join(folder, "job");
+    await runBulk("plan", photos, "--job", job, "--model", used.name);
+    await runBulk("run", job, "--weights", used.weights);
+    console.log(`\n# near duplicates in the table of clipstack bulk, of ${used.label}`);
+    await printTableDuplicates(job, photos, labels);
     if (!exit) await runStep(folder, "review", "--port", String(port));
   } finally {
     process.off("SIGINT", ignore);
@@ -117,6 +123,11 @@ async function runStep(folder: string, ...args: readonly string[]): Promise<void
   console.log(`\n# clipstack-dedupe ${args.join(" ")}`);
   const code = await run(dedupe, args, folder);
   if (code !== 0) throw new CommandError("failed", `'${args[0]}' exited with code ${code}`);
+}
+
+async function runBulk(...args: readonly string[]): Promise<void> {
+  const code = await runClipstack("bulk", ...args);
+  if (code !== 0) throw new CommandError("failed", `'bulk ${args[0]}' exited with code ${code}`);
 }
 
 /** @returns Its exit code. */
