@@ -224,31 +224,13 @@ describe("fails to load", () => {
     );
   });
 
-  test.each([
-    [
-      "a tensor of another type",
-      (config: string) => config.replace(`model_name: "${python}"`, `model_name: "${u8}"`),
-      new RegExp(`^in ensemble ${jpeg}, ensemble tensor image is mapping to non-existing input`),
-    ],
-    [
-      "a model that waits for itself",
-      (config: string) => config.replace(`model_name: "${u8}"`, `model_name: "${jpeg}"`),
-      new RegExp(`circular dependency between ensembles: ${jpeg} -> ${jpeg}`),
-    ],
-    [
-      "instances",
-      (config: string) => `${config}\ninstance_group [ { kind: KIND_CPU } ]`,
-      /instance_group must not be given for an ensemble: its models have their own/,
-    ],
-    [
-      "no steps",
-      (config: string) => config.replace(/ensemble_scheduling.*$/s, ""),
-      new RegExp(`must specify 'step' for ensemble '${jpeg}'`),
-    ],
-  ])("an ensemble with %s", async (_, change, message) => {
-    const { log } = await open({ "exit-on-error": false }, (path) => edit(path, jpeg, change));
-    const line = log.find((text) => text.startsWith(`failed to load '${jpeg}': `)) ?? "";
-    expect(line.replace(`failed to load '${jpeg}': `, "")).toMatch(message);
+  test("an ensemble with a model that waits for itself", async () => {
+    const { log } = await open({ "exit-on-error": false }, (path) =>
+      edit(path, jpeg, (config) => config.replace(`model_name: "${u8}"`, `model_name: "${jpeg}"`)),
+    );
+    expect(log.find((text) => text.startsWith(`failed to load '${jpeg}': `))).toContain(
+      `circular dependency between ensembles: ${jpeg} -> ${jpeg}`,
+    );
   });
 });
 

@@ -268,18 +268,6 @@ async function expectRejection(
 
 test.each([
   [
-    "an unknown key",
-    { "single-gpu": "host: { gpuu: t4 }" },
-    ["FOLDER/single-gpu.yaml:", "  unknown key 'host.gpuu' (did you mean 'host.gpu'?)"],
-  ],
-  [
-    "a syntax error",
-    { "kind-local": "cluster: [" },
-    [
-      "FOLDER/kind-local.yaml:2:11: Flow sequence in block collection must be sufficiently indented and end with a ]",
-    ],
-  ],
-  [
     "two services on one port beside an error of the schema",
     {
       "single-gpu":
@@ -310,14 +298,6 @@ test.each([
       "FOLDER/single-gpu.yaml:",
       "  unknown key 'embed.gpuz' (did you mean 'embed.gpus'?)",
       "kind-local/embed: budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
-    ],
-  ],
-  [
-    "findings in several stacks",
-    { "kind-local": "budget: { maxUnavailable: 0 }", "single-gpu": "tritonTrt: { gpus: [1] }" },
-    [
-      "kind-local/embed: budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
-      "single-gpu/triton-trt: gpus must be 0 to 0 (host.count is 1), got 1",
     ],
   ],
 ])("fails with exit code 2 and one clear line on %s", async (_, files, lines) => {

@@ -12,7 +12,6 @@ import { type ChartValues, chartValues } from "../constructs/kubernetes/chart-va
 import { checkModelConfig } from "../contract/model-config-check.ts";
 import { catalogueSpecs } from "../contract/models/index.ts";
 import { podAppName } from "../contract/pods.ts";
-import { parseTritonArgs } from "../contract/triton-flags.ts";
 import { chartFiles, withTable } from "./render-chart.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
@@ -100,15 +99,6 @@ interface Workload {
   readonly image?: { readonly repository: string; readonly tag: string };
 }
 
-test("the values for kind are the settings of the shipped environment kind-local", () => {
-  const settings = parse(
-    readFileSync(new URL("../environments/kind-local.yaml", import.meta.url), "utf8"),
-  );
-  const { embed } = parse(textOf("values-kind.yaml"));
-  expect(embed.service.nodePort).toBe(settings.embed.nodePort);
-  expect(embed.autoscaling).toMatchObject({ enabled: true, ...settings.autoscaler });
-});
-
 test.each(files.filter(({ path }) => path.endsWith(".pbtxt")))(
   "$path is a configuration that Triton takes",
   ({ path, text }) => {
@@ -118,15 +108,6 @@ test.each(files.filter(({ path }) => path.endsWith(".pbtxt")))(
     expect(checkModelConfig(config, { specs: catalogueSpecs })).toEqual([]);
   },
 );
-
-test("the templates pass safe options to Triton", () => {
-  const facts = JSON.parse(textOf("files/contract.json"));
-  expect(parseTritonArgs(facts.tritonCommand.slice(1))).toMatchObject({
-    "strict-readiness": true,
-    "exit-on-error": true,
-    "disable-auto-complete-config": true,
-  });
-});
 
 describe("helm test", () => {
   const script = readFileSync(

@@ -11,7 +11,7 @@ import { checkModelConfig } from "../contract/model-config-check.ts";
 import { catalogueSpecs, defaultModel } from "../contract/models/index.ts";
 import { versionFiles } from "../contract/repository-files.ts";
 import { tritonModel } from "../contract/triton-models.ts";
-import { producers, render, staleFiles } from "./render.ts";
+import { render } from "./render.ts";
 import { modelConfigFiles, renderedKinds } from "./render-model-configs.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
@@ -24,11 +24,6 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
-});
-
-test("the committed files are up to date", () => {
-  const files = producers.flatMap((produce) => produce());
-  expect(staleFiles(files).map(({ path }) => path)).toEqual([]);
 });
 
 test("every model has one configuration, for any number of GPUs", () => {

@@ -158,11 +158,10 @@ test("a failed run starts with its failures", () => {
   );
 });
 
-test.each([
-  ["a run without loads", withoutLoadPoints()],
-  [
-    "a run that answered nothing",
-    testBenchRecord({
+test.each(
+  Object.entries({
+    "a run without loads": withoutLoadPoints(),
+    "a run that answered nothing": testBenchRecord({
       loadPoints: [
         testLoadPoint(
           {},
@@ -176,15 +175,12 @@ test.each([
       ],
       studies: [],
     }),
-  ],
-  ["one load", testBenchRecord({ loadPoints: [testLoadPoint()], studies: [] })],
-  [
-    "a load with a latency of almost nothing",
-    testBenchRecord({ loadPoints: [testLoadPoint({ slower: 1e-6 })], studies: [] }),
-  ],
-  [
-    "a rate alone",
-    testBenchRecord({
+    "one load": testBenchRecord({ loadPoints: [testLoadPoint()], studies: [] }),
+    "a load with a latency of almost nothing": testBenchRecord({
+      loadPoints: [testLoadPoint({ slower: 1e-6 })],
+      studies: [],
+    }),
+    "a rate alone": testBenchRecord({
       loadPoints: [
         testLoadPoint({
           load: { kind: "open loop", arrivals: "constant", ratePerSecond: 5, seed: 1 },
@@ -192,9 +188,9 @@ test.each([
       ],
       studies: [],
     }),
-  ],
-  ["local processes", testSimulationRecord()],
-])("has a report with no broken number: %s", (_name, record) => {
+    "local processes": testSimulationRecord(),
+  }),
+)("has a report with no broken number: %s", (_name, record) => {
   const html = benchReportHtml(record).replace(/<(script|style)>.*?<\/\1>/gs, "");
   for (const text of [html, benchReportMarkdown(record), benchReportText(record)]) {
     expect(text).not.toMatch(/NaN|Infinity|undefined/);

@@ -199,25 +199,19 @@ test.each([
   expect(services[0]?.endpoints[0]?.url).toMatch(new RegExp(`^${scheme}://`));
 });
 
-test.each([
-  [
-    "embed: { image: { repository: other } }",
-    "chartValues.embed.image.repository must be absent: other settings determine it",
-  ],
-  [
-    "embed: { auth: { existingSecret: key } }",
-    "chartValues.embed.auth must be absent: other settings determine it",
-  ],
-  [
-    "triton: { service: { type: NodePort } }",
-    "chartValues.triton.service.type must be absent: other settings determine it",
-  ],
-  ["triton: { gpus: 8 }", "chartValues.triton.gpus must be absent: other settings determine it"],
-  [
-    "triton: { priorityClass: high }",
-    "chartValues.triton.priorityClass must be a value of the chart (helm/clipstack/README.md#values), got 'high'",
-  ],
-])("rejects the chart values %s", (chartValues, line) => {
+test.each(
+  Object.entries({
+    "embed: { image: { repository: other } }":
+      "chartValues.embed.image.repository must be absent: other settings determine it",
+    "embed: { auth: { existingSecret: key } }":
+      "chartValues.embed.auth must be absent: other settings determine it",
+    "triton: { service: { type: NodePort } }":
+      "chartValues.triton.service.type must be absent: other settings determine it",
+    "triton: { gpus: 8 }": "chartValues.triton.gpus must be absent: other settings determine it",
+    "triton: { priorityClass: high }":
+      "chartValues.triton.priorityClass must be a value of the chart (helm/clipstack/README.md#values), got 'high'",
+  }),
+)("rejects the chart values %s", (chartValues, line) => {
   expect(() => synthInference(`chartValues: { ${chartValues} }`, { weights: "image" })).toThrow(
     line,
   );

@@ -86,21 +86,14 @@ describe("the files of a form", () => {
   });
 
   const large = "y".repeat(200_000);
-  test.each([
-    ["a preamble", `${large}\r\n--b\r\n${head}\r\n\r\nx\r\n--b--\r\n`],
-    [
-      "a part without a disposition",
-      `--b\r\nx: y\r\n\r\n${large}\r\n--b\r\n${head}\r\n\r\nx\r\n--b--`,
-    ],
-    [
-      "a last part without a disposition",
-      `--b\r\n${head}\r\n\r\nx\r\n--b\r\nx: y\r\n\r\n${large}\r\n--b--`,
-    ],
-    [
-      "a field",
-      `--b\r\ncontent-disposition: form-data; name="n"\r\n\r\n${large}\r\n--b\r\n${head}\r\n\r\nx\r\n--b--`,
-    ],
-  ])("are parsed beside %s of any size", async (_part, body) => {
+  test.each(
+    Object.entries({
+      "a preamble": `${large}\r\n--b\r\n${head}\r\n\r\nx\r\n--b--\r\n`,
+      "a part without a disposition": `--b\r\nx: y\r\n\r\n${large}\r\n--b\r\n${head}\r\n\r\nx\r\n--b--`,
+      "a last part without a disposition": `--b\r\n${head}\r\n\r\nx\r\n--b\r\nx: y\r\n\r\n${large}\r\n--b--`,
+      "a field": `--b\r\ncontent-disposition: form-data; name="n"\r\n\r\n${large}\r\n--b\r\n${head}\r\n\r\nx\r\n--b--`,
+    }),
+  )("are parsed beside %s of any size", async (_part, body) => {
     const files = await filesOfForm(Buffer.from(body), "multipart/form-data; boundary=b");
     expect(files.map(String)).toEqual(["x"]);
   });

@@ -3,10 +3,9 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { capacityTable } from "../../bench/capacity/capacity-table.ts";
-import { costPerThousand } from "../../bench/capacity/scenario.ts";
 import { gpuNames } from "../../contract/gpus.ts";
 import { type CheckRow, checkPublished, relativeError, summarize } from "./check.ts";
-import { parsePublished, publishedValue } from "./published.ts";
+import { parsePublished } from "./published.ts";
 import { calibratedTable } from "./table.ts";
 import { testFacts as facts } from "./test-facts.ts";
 
@@ -21,39 +20,8 @@ test("every published figure is checked once", () => {
   expect(figures.length).toBeGreaterThan(100);
 });
 
-test("every file names its source", () => {
-  for (const { source } of facts.published.values()) expect(source.name).not.toBe("");
-});
-
 test("reproduces every figure that sets a parameter and every derived figure", () => {
   expect(summarize(rows).broken).toEqual([]);
-});
-
-test.each([
-  ["cost/rtx-4080", 0.023],
-  ["cost/rtx-4080-x4", 0.051],
-  ["cost/a100", 0.006],
-  ["rtx-4080-x4-remote/scaling", 1.8],
-  ["rtx-4080-x4-remote/server-request", 17.9],
-  ["rtx-4080-x4-remote/average-batch", 1.29],
-  ["a100-remote/onnx-sum", 182.9],
-  ["model-only/gmac", 4.41],
-  ["model-only/gflop", 8.8],
-  ["serialization/float32-image", 602_112],
-  ["operators/else", 9.6],
-])("derives %s by its formula: %d", (figure, value) => {
-  expect(row(figure)).toMatchObject({ role: "derived", predicted: value });
-});
-
-test("efficiency against one GPU is 44.4 % before it is rounded", () => {
-  const { published } = facts;
-  const four = publishedValue(published, "rtx-4080-x4-remote/c32-throughput");
-  const one = publishedValue(published, "rtx-4080-remote/throughput");
-  expect((100 * four) / (4 * one)).toBeCloseTo(44.4, 1);
-});
-
-test("dollars for 1,000 images follow from price and rate", () => {
-  expect(costPerThousand(2, 24.3)).toBeCloseTo(0.02286, 5);
 });
 
 test("no throughput or latency of several clients sets a parameter", () => {
@@ -136,10 +104,6 @@ const file = {
   figures: [{ id: "x", label: "x", quantity: "latency", unit: "ms", value: 1 }],
 };
 
-test("reads a file of figures", () => {
-  expect(parsePublished(JSON.stringify(file), "a.json").figures).toHaveLength(1);
-});
-
 test.each([
   ["{", "a.json: must be JSON"],
   [JSON.stringify({ ...file, id: "b" }), "a.json: id must be the file's name, got 'b'"],
@@ -153,12 +117,6 @@ test.each([
   ],
 ])("fails on a wrong file of figures: %#", (text, message) => {
   expect(() => parsePublished(text, "a.json")).toThrow(message);
-});
-
-test("throws for a missing figure", () => {
-  expect(() => publishedValue(facts.published, "cost/nothing")).toThrow(
-    "published figure 'cost/nothing' is missing",
-  );
 });
 
 test("no published result is labelled as this project's embed server", () => {

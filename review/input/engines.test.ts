@@ -17,37 +17,27 @@ function reviewed(name: string) {
 const forgotten = "removed from the state but not destroyed: no longer managed.";
 
 /** The plan of OpenTofu 1.12 is real; the others have the form of `internal/command/jsonplan` of these versions. */
-test.each<readonly [string, readonly string[]]>([
-  [
-    "opentofu-1.11-ephemeral",
-    [
+test.each(
+  Object.entries<readonly string[]>({
+    "opentofu-1.11-ephemeral": [
       "s: 1 resource opened during the apply changes but was not examined: kv secret registry.",
       "s: 1 rule is violated (severity warning): environment-lost.",
     ],
-  ],
-  ["opentofu-1.12-forget", [`s: v, w are ${forgotten}`]],
-  [
-    "terraform-1.12-write-only",
-    [
+    "opentofu-1.12-forget": [`s: v, w are ${forgotten}`],
+    "terraform-1.12-write-only": [
       "s: 1 resource with values that the review does not know (data_wo) changes but was not examined: secret registry.",
     ],
-  ],
-  [
-    "terraform-1.13-deferred",
-    [
+    "terraform-1.13-deferred": [
       "s: A second plan and apply is required for container triton (created), volume engines (replaced).",
       "s: The plan is incomplete: a second plan and apply is required.",
     ],
-  ],
-  [
-    "terraform-1.14-actions",
-    [
+    "terraform-1.14-actions": [
       "s: The apply invokes provider actions, whose effects no plan shows: local_command manual, local_command warm (after create of release).",
       "s: A second plan and apply is required for local_command late.",
     ],
-  ],
-  ["terraform-1.14-forget", [`s: volume weights, volume engines are ${forgotten}`]],
-])("names what it does not know in a plan of %s", (name, reasons) => {
+    "terraform-1.14-forget": [`s: volume weights, volume engines are ${forgotten}`],
+  }),
+)("names what it does not know in a plan of %s", (name, reasons) => {
   const review = reviewed(name);
   expect(review.reasons).toEqual(reasons);
   expect(review.comment).not.toMatch(/ephemeral-secret|action-argument|content is lost/);

@@ -41,25 +41,17 @@ test("a model with modalities serves only these", () => {
   expect(modelsOf(yaml)).toEqual([["openclip-vit-b32", ["text"]]]);
 });
 
-test.each([
-  [
-    "models: [openclip-vitb32]",
-    `x.yaml: models.0 must be one of ${catalogueNames.join(", ")}, got 'openclip-vitb32' (did you mean 'openclip-vit-b32'?)`,
-  ],
-  [
-    "models: [siglip2]",
-    `x.yaml: models.0 must be one of ${catalogueNames.join(", ")}, got 'siglip2' (did you mean 'siglip2-base-224'?)`,
-  ],
-  ["models: [vit]", `x.yaml: models.0 must be one of ${catalogueNames.join(", ")}, got 'vit'`],
-  [
-    "models: [dinov2-small, dinov2-small]",
-    "x.yaml: models.1 must not repeat a model, got 'dinov2-small'",
-  ],
-  [
-    "models: [{ name: dinov2-small, modalities: [text] }]",
-    "x.yaml: models.0.modalities must be image, as dinov2-small has, got 'text'",
-  ],
-])("fails on `%s`", (yaml, line) => {
+test.each(
+  Object.entries({
+    "models: [openclip-vitb32]": `x.yaml: models.0 must be one of ${catalogueNames.join(", ")}, got 'openclip-vitb32' (did you mean 'openclip-vit-b32'?)`,
+    "models: [siglip2]": `x.yaml: models.0 must be one of ${catalogueNames.join(", ")}, got 'siglip2' (did you mean 'siglip2-base-224'?)`,
+    "models: [vit]": `x.yaml: models.0 must be one of ${catalogueNames.join(", ")}, got 'vit'`,
+    "models: [dinov2-small, dinov2-small]":
+      "x.yaml: models.1 must not repeat a model, got 'dinov2-small'",
+    "models: [{ name: dinov2-small, modalities: [text] }]":
+      "x.yaml: models.0.modalities must be image, as dinov2-small has, got 'text'",
+  }),
+)("fails on `%s`", (yaml, line) => {
   expect(mistakes(yaml)).toEqual([line]);
 });
 

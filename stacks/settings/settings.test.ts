@@ -108,57 +108,40 @@ test.each([
   ]);
 });
 
-test.each([
-  ["host: { count: four }", "host.count must be a whole number, 1 to 16, got 'four'"],
-  ["host: { count: 1.5 }", "host.count must be a whole number, 1 to 16, got 1.5"],
-  ["host: [1]", "host must be a map of settings, got [1]"],
-  ["host:", "host must be a map of settings, got null"],
-  ["tritonTrt: { enabled: perhaps }", "tritonTrt.enabled must be true or false, got 'perhaps'"],
-  ["tritonTrt: { gpus: 0 }", "tritonTrt.gpus must be a list, got 0"],
-  ["tracing: { endpoint: 'http://c:4318', ratio: 2 }", "tracing.ratio must be at most 1, got 2"],
-  ["tritonTrt: { gpus: [] }", "tritonTrt.gpus must list at least one GPU, got []"],
-  [
-    "embed: { gpus: [0, 1] }",
-    "embed.gpus must list one GPU: ONNX Runtime in the embed server runs on one, got [0,1]",
-  ],
-  ["tritonTrt: { gpus: [0, -1] }", "tritonTrt.gpus.1 must be 0 to 63, got -1"],
-  [
-    "host: { docker: tcp://gpu-1:2375 }",
-    "host.docker must be 'ssh://[user@]host[:port]' or 'unix:///path', got 'tcp://gpu-1:2375'",
-  ],
-  [
-    "host: { docker: 'ssh://me@gpu-1:99999' }",
-    "host.docker must have a valid host and a port of at most 65535, got 'ssh://me@gpu-1:99999'",
-  ],
-  [
-    "host: { docker: 'ssh://me@[1:2]:22' }",
-    "host.docker must have a valid host and a port of at most 65535, got 'ssh://me@[1:2]:22'",
-  ],
-  [
-    "constructor: 1",
-    "unknown key 'constructor' (known: accelerator, host, state, review, models, modelRepository, weights, downloads, allowRandomWeights, network, tracing, embed, tritonOnnx, tritonTrt, baseline, monitoring)",
-  ],
-  [
-    "host: { toString: 1 }",
-    expect.stringMatching(/^unknown key 'host.toString' \(known: docker, /),
-  ],
-  [
-    "network: Clip Stack",
-    "network must be lower-case letters, digits and '-', at most 40, got 'Clip Stack'",
-  ],
-  [
-    "modelRepository: ~/models",
-    "modelRepository must be a path without '~' or spaces, got '~/models'",
-  ],
-  [
-    "state: { backend: local, path: /srv/states/a.tfstate }",
-    "state.path must be a path relative to the project, without '..' or spaces, got '/srv/states/a.tfstate'",
-  ],
-  [
-    "state: { backend: http, address: 'https://s.example/a', lockAddress: 'https://s.example/l' }",
-    'state must have both lockAddress and unlockAddress, or neither, got {"backend":"http","address":"https://s.example/a","lockAddress":"https://s.example/l"}',
-  ],
-])("fails on `%s`", (yaml, message) => {
+test.each(
+  Object.entries({
+    "host: { count: four }": "host.count must be a whole number, 1 to 16, got 'four'",
+    "host: { count: 1.5 }": "host.count must be a whole number, 1 to 16, got 1.5",
+    "host: [1]": "host must be a map of settings, got [1]",
+    "host:": "host must be a map of settings, got null",
+    "tritonTrt: { enabled: perhaps }": "tritonTrt.enabled must be true or false, got 'perhaps'",
+    "tritonTrt: { gpus: 0 }": "tritonTrt.gpus must be a list, got 0",
+    "tracing: { endpoint: 'http://c:4318', ratio: 2 }": "tracing.ratio must be at most 1, got 2",
+    "tritonTrt: { gpus: [] }": "tritonTrt.gpus must list at least one GPU, got []",
+    "embed: { gpus: [0, 1] }":
+      "embed.gpus must list one GPU: ONNX Runtime in the embed server runs on one, got [0,1]",
+    "tritonTrt: { gpus: [0, -1] }": "tritonTrt.gpus.1 must be 0 to 63, got -1",
+    "host: { docker: tcp://gpu-1:2375 }":
+      "host.docker must be 'ssh://[user@]host[:port]' or 'unix:///path', got 'tcp://gpu-1:2375'",
+    "host: { docker: 'ssh://me@gpu-1:99999' }":
+      "host.docker must have a valid host and a port of at most 65535, got 'ssh://me@gpu-1:99999'",
+    "host: { docker: 'ssh://me@[1:2]:22' }":
+      "host.docker must have a valid host and a port of at most 65535, got 'ssh://me@[1:2]:22'",
+    "constructor: 1":
+      "unknown key 'constructor' (known: accelerator, host, state, review, models, modelRepository, weights, downloads, allowRandomWeights, network, tracing, embed, tritonOnnx, tritonTrt, baseline, monitoring)",
+    "host: { toString: 1 }": expect.stringMatching(
+      /^unknown key 'host.toString' \(known: docker, /,
+    ),
+    "network: Clip Stack":
+      "network must be lower-case letters, digits and '-', at most 40, got 'Clip Stack'",
+    "modelRepository: ~/models":
+      "modelRepository must be a path without '~' or spaces, got '~/models'",
+    "state: { backend: local, path: /srv/states/a.tfstate }":
+      "state.path must be a path relative to the project, without '..' or spaces, got '/srv/states/a.tfstate'",
+    "state: { backend: http, address: 'https://s.example/a', lockAddress: 'https://s.example/l' }":
+      'state must have both lockAddress and unlockAddress, or neither, got {"backend":"http","address":"https://s.example/a","lockAddress":"https://s.example/l"}',
+  }),
+)("fails on `%s`", (yaml, message) => {
   expect(schemaMistakes("single-gpu", yaml)).toEqual([message]);
 });
 
@@ -171,19 +154,17 @@ test.each(stackNames)("accepts review waivers and a latency goal for %s", (envir
   });
 });
 
-test.each([
-  [
-    "rule: image-digset",
-    "rule must be the id of a rule (docs/rules/README.md), got 'image-digset' (did you mean 'image-digest'?)",
-  ],
-  [
-    "rule: waiver-expired",
-    "rule must be the id of a rule (docs/rules/README.md), got 'waiver-expired'",
-  ],
-  ["reason: so", "reason must be a reason: one line of 10 to 300 characters, got 'so'"],
-  ["expires: 2027-02-30", "expires must be a day, like '2027-01-31', got '2027-02-30'"],
-  ["expires: never", "expires must be a day, like '2027-01-31', got 'never'"],
-])("fails on a waiver with `%s`", (wrong, message) => {
+test.each(
+  Object.entries({
+    "rule: image-digset":
+      "rule must be the id of a rule (docs/rules/README.md), got 'image-digset' (did you mean 'image-digest'?)",
+    "rule: waiver-expired":
+      "rule must be the id of a rule (docs/rules/README.md), got 'waiver-expired'",
+    "reason: so": "reason must be a reason: one line of 10 to 300 characters, got 'so'",
+    "expires: 2027-02-30": "expires must be a day, like '2027-01-31', got '2027-02-30'",
+    "expires: never": "expires must be a day, like '2027-01-31', got 'never'",
+  }),
+)("fails on a waiver with `%s`", (wrong, message) => {
   const good = { rule: "image-digest", reason: "our mirror moves no tag", expires: "2027-01-31" };
   const [key = "", value] = wrong.split(": ");
   const yaml = JSON.stringify({ review: { waivers: [{ ...good, [key]: value }] } });

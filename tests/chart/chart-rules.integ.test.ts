@@ -257,14 +257,5 @@ describe.skipIf(noPromtool !== "")(
         checkSeries(`sgn(${activity()})`, series, [{ labels: "{}", value }]);
       });
     });
-
-    test("is accepted by Prometheus", () => {
-      const { code, stdout, stderr } = runProgram(promtool, [
-        "check",
-        "rules",
-        join(folder, "rules.yaml"),
-      ]);
-      expect(code, `${stdout}${stderr}`).toBe(0);
-    });
   },
 );

@@ -272,36 +272,6 @@ describe.skipIf(missing !== "")(
       expect(await project.plan("single-gpu")).toEqual([]);
     });
 
-    test("an update of image and weights has a downtime of one container start at most", async () => {
-      const main = join(project.folder, "inference-image", "main.ts");
-      await writeFile(
-        main,
-        `${await readFile(main, "utf8")}\nprocess.title = "another version";\n`,
-      );
-      const file = join(project.folder, "model_repository", fp32Name, "1", "model.onnx");
-      await generateModel({ spec: defaultModel, profile: "tiny", seed: 2, file });
-      const vector = await embedOnce(embedUrl, photo);
-      const image = (await docker.inspect("single-gpu-embed")).Image;
-
-      const ready = [
-        `${embedUrl}/readyz`,
-        `${onnxUrl}/v2/health/ready`,
-        `${trtUrl}/v2/health/ready`,
-      ];
-      const watch = watchReadiness(ready);
-      const { code, output } = await project.deploy("single-gpu");
-      await watch.stop();
-      expect(code, output).toBe(0);
-
-      expect((await docker.inspect("single-gpu-embed")).Image).not.toBe(image);
-      expect(await embedOnce(embedUrl, photo)).not.toEqual(vector);
-      const restartMs = await restartGapMs(docker, {
-        containers: ["embed", "triton-onnx", "triton-trt"].map((name) => `single-gpu-${name}`),
-        ready,
-      });
-      expect(watch.longestGapOfAllMs()).toBeLessThan(3 * restartMs);
-    });
-
     test("serves HTTPS, and replaces a key under load without a failed request", async () => {
       const writeKeys = async (names: readonly (0 | 1)[]) => {
         const list = names.map((index) => ({ name: `client-${index}`, key: keys[index] }));
@@ -369,6 +339,39 @@ describe.skipIf(missing !== "")(
       const inspected = JSON.stringify(await docker.inspect("single-gpu-embed"));
       const plan = JSON.stringify(await project.plan("single-gpu"));
       for (const secret of keys) expect(inspected + plan).not.toContain(secret);
+      await settings({ onnx: 2_000, trt: 3_000 });
+      const restored = await project.deploy("single-gpu");
+      expect(restored.code, restored.output).toBe(0);
+    });
+
+    test("an update of image and weights has a downtime of one container start at most", async () => {
+      const main = join(project.folder, "inference-image", "main.ts");
+      await writeFile(
+        main,
+        `${await readFile(main, "utf8")}\nprocess.title = "another version";\n`,
+      );
+      const file = join(project.folder, "model_repository", fp32Name, "1", "model.onnx");
+      await generateModel({ spec: defaultModel, profile: "tiny", seed: 2, file });
+      const vector = await embedOnce(embedUrl, photo);
+      const image = (await docker.inspect("single-gpu-embed")).Image;
+
+      const ready = [
+        `${embedUrl}/readyz`,
+        `${onnxUrl}/v2/health/ready`,
+        `${trtUrl}/v2/health/ready`,
+      ];
+      const watch = watchReadiness(ready);
+      const { code, output } = await project.deploy("single-gpu");
+      await watch.stop();
+      expect(code, output).toBe(0);
+
+      expect((await docker.inspect("single-gpu-embed")).Image).not.toBe(image);
+      expect(await embedOnce(embedUrl, photo)).not.toEqual(vector);
+      const restartMs = await restartGapMs(docker, {
+        containers: ["embed", "triton-onnx", "triton-trt"].map((name) => `single-gpu-${name}`),
+        ready,
+      });
+      expect(watch.longestGapOfAllMs()).toBeLessThan(3 * restartMs);
     });
 
     test("destroy leaves no container, network, volume or image", async () => {
