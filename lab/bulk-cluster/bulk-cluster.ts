@@ -65,6 +65,8 @@ const namespace = "bulk";
 const source = "s3://photos/2026";
 const workers = 4;
 const killSeconds = 20;
+/** Kubernetes replaces the pods of an index after 10, 20, 40, … s, up to 10 min: after more kills, no pod would be left for most of the time. */
+const maxKills = 12;
 /** Time within a disturbed run in which the bucket throttles. */
 const throttle = { fromSeconds: 30, toSeconds: 90 };
 const pointSeconds = 10;
@@ -217,7 +219,8 @@ async function runJob(
     }
     const throttles = elapsed() > throttle.fromSeconds && elapsed() < throttle.toSeconds;
     if (disturbs && throttles !== isThrottling) await throttling(throttles);
-    if (disturbs && (kills.length + 1) * killSeconds < elapsed()) {
+    const isDue = kills.length < maxKills && (kills.length + 1) * killSeconds < elapsed();
+    if (disturbs && isDue) {
       const kind = await kill(cluster, name, kills.length);
       kills.push({ atSeconds: Math.round(elapsed()), kind });
     }
