@@ -88,6 +88,20 @@ test("cdktf synthesizes the environments of the project, with files of the packa
   expect(stack).not.toContain(project);
 });
 
+test("a cluster pulls the published image of the version", async () => {
+  const release = join(project, "node_modules/clipstack/contract/release.json");
+  const unpublished = await readFile(release);
+  const digest = `sha256:${"a".repeat(64)}`;
+  const published = { registry: "r.mine", digests: { "embed-cpu": digest } };
+  await writeFile(release, JSON.stringify(published));
+  await succeed("npx", ["clipstack", "init", "cluster", "--stack", "kubernetes"]);
+  expect(await succeed("npx", ["clipstack", "images", "cluster"])).toContain(
+    `r.mine/clipstack/embed@${digest}`,
+  );
+  await rm(join(project, "environments/cluster.yaml"));
+  await writeFile(release, unpublished);
+});
+
 test("verifies an environment in a local simulation", async () => {
   const args = ["clipstack", "verify", "single-gpu", "--weights", "tiny", "--seconds", "1"];
   expect(await succeed("npx", args)).toMatch(/^54 checks passed/m);

@@ -7,6 +7,7 @@ import {
   labelValuePattern,
   objectNamePattern,
 } from "../../contract/kubernetes-names.ts";
+import { publishedImage } from "../../contract/release.ts";
 import { serverSettings } from "../../contract/server/server-settings.ts";
 import {
   cpuScaling,
@@ -146,8 +147,10 @@ const model = z
 const embed = z
   .strictObject({
     image: image
-      .default("registry.example/clipstack/embed:0.1.0")
-      .describe("Embed image, in a registry that the cluster pulls from."),
+      .default(publishedImage("embed-cpu") ?? "registry.example/clipstack/embed:0.1.0")
+      .describe(
+        "Embed image, in a registry that the cluster pulls from; in a project, the default is the published image of the version, by digest.",
+      ),
     server: serverSettings.optional(),
     backend: z
       .enum(["triton", "onnxruntime"])
