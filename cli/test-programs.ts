@@ -4,7 +4,7 @@ import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { format } from "node:util";
 import { execa } from "execa";
-import { vi } from "vitest";
+import { expect, vi } from "vitest";
 import { runCommand } from "./run-command.ts";
 
 /** Substitutes for programs in tests, in a folder that comes first on the PATH. */
@@ -126,4 +126,14 @@ export function startClipstack(
 /** PATH with `folder` first. */
 export function pathWith(folder: string): string {
   return `${folder}${delimiter}${process.env.PATH}`;
+}
+
+/** Waits until a server answers a probe of its readiness with 200; a port is open before its models are loaded. */
+export async function untilReady(probe: string): Promise<void> {
+  const status = () =>
+    fetch(probe).then(
+      (response) => response.status,
+      () => undefined,
+    );
+  await expect.poll(status, { timeout: 30_000, interval: 50 }).toBe(200);
 }

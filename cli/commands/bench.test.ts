@@ -9,14 +9,13 @@ import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { embedsDocument } from "../../artefact/test-artefact.ts";
 import { parseBenchRecord } from "../../bench/record/bench-record.ts";
-import { clipstack, startClipstack } from "../test-programs.ts";
+import { embedPaths } from "../../contract/embed-routes.ts";
+import { oipPaths } from "../../contract/oip-paths.ts";
+import { clipstack, startClipstack, untilReady } from "../test-programs.ts";
 import { synthesized } from "../test-synthesized.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-cli-bench-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
-
-/** Start of a server on a busy machine. */
-const slow = { timeout: 30_000 };
 
 /** An environment with one embed server, and options for a short run that saves its reports in a folder of its own. */
 async function oneService() {
@@ -130,14 +129,15 @@ test("compares servers side by side, each through its own protocol", async () =>
     for (const { child } of servers) child.kill("SIGKILL");
     await Promise.all(servers.map(({ done }) => done));
   });
-  for (const port of [openai, http]) await expect.poll(() => isPortInUse(port), slow).toBe(true);
-  const { code, stdout } = await clipstack([
+  await untilReady(`http://127.0.0.1:${openai}${embedPaths.readyz}`);
+  await untilReady(`http://127.0.0.1:${http}${oipPaths.ready}`);
+  const { code, stdout, stderr } = await clipstack([
     ...["bench", "--url", `http://127.0.0.1:${openai}`, "--url", `http://127.0.0.1:${http}/`],
     ...["--weights", "tiny", "--rounds", "2", "--window", "0.1", "--windows", "1"],
     ...["--warmup", "0.1", "--concurrency", "1", "--batch-sizes", "1", "--json"],
     ...["--report", reports],
   ]);
-  expect(code).toBe(0);
+  expect(code, stderr).toBe(0);
   const record = parseBenchRecord(stdout, "stdout");
   const expected = [
     { environment: `127.0.0.1:${openai}`, endpoint: "openai-http" },

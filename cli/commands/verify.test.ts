@@ -10,9 +10,10 @@ import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { embedsDocument } from "../../artefact/test-artefact.ts";
 import { parseRecord } from "../../bench/record/record.ts";
+import { embedPaths } from "../../contract/embed-routes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { generateModel } from "../../model-tools/generate/generate.ts";
-import { clipstack, startClipstack } from "../test-programs.ts";
+import { clipstack, startClipstack, untilReady } from "../test-programs.ts";
 import { synthesized } from "../test-synthesized.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-cli-verify-"));
@@ -143,7 +144,7 @@ describe("a server of any kind", async () => {
   });
   const url = `http://127.0.0.1:${port}`;
   const check = async (address: string, ...args: readonly string[]) => {
-    await expect.poll(() => isPortInUse(port)).toBe(true);
+    await untilReady(`${url}${embedPaths.readyz}`);
     return verify(["--url", address, "--json", ...args, ...quick(join(folder, "any"))], {});
   };
   const outcomes = (output: string, tower: string) =>
