@@ -99,15 +99,18 @@ describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (skipped: ${mi
     visible: [`NVIDIA_VISIBLE_DEVICES=${id}`],
   });
 
-  test("one GPU by index or UUID is requested as a device", async () => {
+  test.each([
+    ["index", 0, "0"],
+    ["UUID", uuids[0], uuids[0]],
+  ])("one GPU by %s is requested as a device", async (_, gpu, id) => {
     await deploy("single-gpu", {
       host: host(1),
       embed: { enabled: false, image: builtImage() },
-      tritonOnnx: { image, gpus: [0], ports: tritonPortsOf(ports[0]!) },
-      tritonTrt: { image, gpus: [uuids[0]], ports: tritonPortsOf(ports[1]!) },
+      tritonOnnx: { image, gpus: [gpu], ports: tritonPortsOf(ports[0]!) },
+      tritonTrt: { image, gpus: [gpu], ports: tritonPortsOf(ports[1]!) },
     });
-    expect(await gpusOf("single-gpu-triton-onnx")).toEqual(one("0"));
-    expect(await gpusOf("single-gpu-triton-trt")).toEqual(one(uuids[0]!));
+    expect(await gpusOf("single-gpu-triton-onnx")).toEqual(one(id!));
+    expect(await gpusOf("single-gpu-triton-trt")).toEqual(one(id!));
     expect(await project.plan("single-gpu")).toEqual([]);
   });
 
