@@ -32,13 +32,15 @@ export function endedText({ ended }: TuneCandidate, slo: Slo): string {
   return `ended in round ${ended.round}: ${reason}`;
 }
 
+/** Reason of the verdict `not measured`. */
+export const notMeasured =
+  "no valid measurement of the present settings, because the load generator was too slow";
+
 /** `p99 ≤ 200 ms: 118 → 156 images/s (ratio 1.32, 95 % interval 1.24-1.41)`. */
 export function tuneVerdict(record: BenchRecord, tune: TuneResult): string {
   const slo = sloOf(record);
   const goal = slo === undefined ? "" : `${sloText(slo)}: `;
-  if (tune.verdict === "not measured") {
-    return `${goal}no valid measurement of the present settings, because the load generator was too slow`;
-  }
+  if (tune.verdict === "not measured") return `${goal}${notMeasured}`;
   const [present] = tune.candidates;
   const best = tune.candidates.find(({ name }) => name === tune.best);
   if (present === undefined || best === undefined || tune.verdict === undefined) {

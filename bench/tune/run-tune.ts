@@ -6,7 +6,7 @@ import { stationNames } from "../capacity/model.ts";
 import { confirmedTrial, type SloSearch } from "../record/slo-search.ts";
 import type { TuneCandidate, TuneResult } from "../record/tune-result.ts";
 import { sloText } from "../report/slo-section.ts";
-import { endedText, settingsText } from "../report/tune-section.ts";
+import { endedText, notMeasured, settingsText } from "../report/tune-section.ts";
 import { type BenchOptions, measureRound, type TargetState } from "../run/bench-run.ts";
 import type { SloGoal } from "../slo/search-slo.ts";
 import { bottleneckOf, type MeasuredHost, orderFor } from "./bottleneck.ts";
@@ -87,7 +87,7 @@ export async function runTune(options: TuneOptions): Promise<void> {
     record.failures.push(`${name}: no candidate meets ${sloText(slo.slo)}`);
   } else if (result.verdict === "not measured") {
     record.failures.push(
-      `${name}: no valid measurement of the present settings, because the load generator was too slow: give this process more of the machine, or lower --concurrency, got ${options.concurrency}`,
+      `${name}: ${notMeasured}: give this process more of the machine, or lower --concurrency, got ${options.concurrency}`,
     );
   }
 }

@@ -29,7 +29,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** What a run leaves: a server that still answers, or folders of candidates. */
+/** Whether a server still answers after a run, and which folders of candidates still exist. */
 const remains = async () => {
   const answers = await fetch("http://127.0.0.1:18002/healthz").then(
     () => true,

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { type InspectedContainer, inspectedContainer } from "../../artefact/docker-inspect.ts";
-import { parseAs } from "../../contract/parse.ts";
+import { parseAs, parseJson } from "../../contract/parse.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { Problem } from "../shared/problem.ts";
 import { type ProgramOptions, type ProgramResult, runProgram } from "../shared/run-program.ts";
@@ -62,7 +62,8 @@ export class Docker {
     if (exitCode !== 0 && !/no such (?:container|object)/i.test(stderr)) {
       throw new UserError(`docker inspect failed: ${stderr.trim().split("\n").at(-1)}`);
     }
-    return parseAs(z.array(inspectedContainer), JSON.parse(stdout || "[]"), "docker inspect");
+    const where = "docker inspect";
+    return parseAs(z.array(inspectedContainer), parseJson(stdout || "[]", where), where);
   }
 }
 

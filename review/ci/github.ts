@@ -115,7 +115,7 @@ async function updateIssue(
   }
 }
 
-/** Whether the marked comment or issue is by the author of this review, because any user can write the marker. */
+/** Returns whether this program wrote a comment or an issue: other users can write the marker too. */
 function isOwn(env: Environment): (it: Remark) => boolean {
   const author = env.CLIPSTACK_COMMENT_AUTHOR || "github-actions[bot]";
   return ({ body, user }) => user.login === author && body?.startsWith(commentMarker) === true;
@@ -191,8 +191,8 @@ const eventSchema = z.union([
 ]);
 
 /**
- * Pull request of the event that started the workflow, and its commit. A run of another workflow names only its branch and commit if
- * that is of a fork, and its artifacts are untrusted: GitHub is asked for the open pull request of this branch.
+ * Pull request of the event that started the workflow, and its commit. For a fork, the event of a finished workflow has only the branch
+ * and the commit, and the artifacts of that workflow are untrusted. The pull request is therefore looked up on GitHub by its branch.
  */
 async function pullRequestOf(call: Call, env: Environment): Promise<PullRequest | undefined> {
   const file = required(env, "GITHUB_EVENT_PATH");
