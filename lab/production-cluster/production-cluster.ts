@@ -220,12 +220,14 @@ export async function productionCluster(
   const cluster = await createCluster();
   const controllers = new AbortController();
   let following: Promise<void> | undefined;
+  let endLoad = async () => {};
   try {
     onLine(`KUBECONFIG=${cluster.kubeconfig}`);
     await installComponents(cluster);
     await cluster.load(image);
     const ca = await readFile(join(cluster.folder, "ca.crt"), "utf8");
     const lab = new Laboratory(cluster, ca, signal, onLine);
+    endLoad = () => lab.load.end(signal);
     following = followObjects(cluster, controllers.signal);
     const release = await lab.environment(image);
     await lab.show("pods run with a random user at the Pod Security level restricted", () =>
@@ -270,6 +272,7 @@ export async function productionCluster(
     };
   } finally {
     controllers.abort();
+    await endLoad();
     await following;
     await cluster.remove();
   }

@@ -12,7 +12,7 @@ import { helm, hosts, type LabCluster, run } from "./cluster.ts";
 /** Listener with TLS of the Gateway in components.yaml. */
 export const parentRefs = [{ name: "public", namespace: "gateway", sectionName: "https" }];
 
-/** Sends an image through the Ingress of the chart. */
+/** Sends images through the Ingress of the chart. */
 export async function throughIngress(
   { port, folder }: LabCluster,
   apiKey: string,
@@ -21,10 +21,12 @@ export async function throughIngress(
   await writeFile(image, trialImages()[0]?.bytes ?? "");
   const address = `--cacert ${folder}/ca.crt --resolve ${hosts.ingress}:${port}:127.0.0.1`;
   const request = `--data-binary @${image} -H content-type:image/jpeg --oauth2-bearer ${apiKey}`;
-  const text = await run(
-    `curl -sS --fail ${address} ${request} https://${hosts.ingress}:${port}/embed`,
-  );
-  return `an embedding of ${JSON.parse(text).embedding.length} numbers`;
+  const curl = `curl -sS --fail ${address} ${request} https://${hosts.ingress}:${port}/embed`;
+  for (let sent = 0; sent < 20; sent += 1) {
+    const [embedding] = JSON.parse(await run(curl)).embeddings;
+    if (embedding.length !== 512) throw new Error(`expected 512 numbers, got ${embedding.length}`);
+  }
+  return "20 of 20 images embedded";
 }
 
 interface Access {
