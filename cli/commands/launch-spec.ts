@@ -36,7 +36,7 @@ export function registerLaunchSpec(program: Command): void {
       "after",
       `
 Image, ports, variables, GPU and volumes are those of the synthesized environment. The 'docker run' is for a host with
-Docker; a marketplace (Vast.ai, RunPod) has its own form for the same values and lists the published ports.
+Docker; a marketplace (Vast.ai, Runpod) has its own form for the same values and lists the published ports.
 
 Examples:
   $ npx clipstack launch-spec single-gpu

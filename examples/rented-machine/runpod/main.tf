@@ -3,7 +3,7 @@
 terraform {
   required_version = ">= 1.5"
   required_providers {
-    runpod = { source = "runpod/runpod", version = "~> 1.0" }
+    runpod = { source = "runpod/runpod", version = "~> 2.0" }
   }
 }
 
@@ -17,16 +17,6 @@ variable "gpu" {
   default = "NVIDIA GeForce RTX 4090"
 }
 
-variable "hours" {
-  description = "Time limit of the rental."
-  type        = number
-  default     = 8
-  validation {
-    condition     = var.hours >= 1 && floor(var.hours) == var.hours
-    error_message = "hours must be a whole number of at least 1."
-  }
-}
-
 variable "api_key" {
   description = "Key that clients send."
   type        = string
@@ -37,18 +27,12 @@ variable "api_key" {
 provider "runpod" {}
 
 resource "runpod_pod" "machine" {
-  name                 = "clipstack"
-  image_name           = var.image
-  gpu_type_id          = var.gpu
-  gpu_count            = 1
-  cloud_type           = "SECURE"
-  container_disk_in_gb = 60
-  ports                = "8002/http"
-  env                  = ["API_KEY=${var.api_key}"]
-  terminate_after      = timeadd(plantimestamp(), "${var.hours}h")
-  lifecycle {
-    ignore_changes = [terminate_after] # counted from the creation
-  }
+  name  = "clipstack"
+  image = var.image
+  gpu   = { id = var.gpu, count = 1 }
+  disk  = 60 # GB
+  ports = ["8002/http"]
+  env   = { API_KEY = var.api_key }
 }
 
 output "url" {
