@@ -1,13 +1,8 @@
 #!/usr/bin/env node
 import "../contract/require-node.mjs";
 import "./exit-with-parent.mjs";
+import { ignoreClosedOutput } from "../artefact/closed-output.ts";
 import { runCommand } from "./run-command.ts";
 
-// a reader such as `head` may close the pipe early; the command still ends with its own exit code
-for (const output of [process.stdout, process.stderr]) {
-  output.on("error", (error: NodeJS.ErrnoException) => {
-    if (error.code !== "EPIPE") throw error;
-  });
-}
-
+ignoreClosedOutput();
 await runCommand(process.argv.slice(2));

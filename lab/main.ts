@@ -1,3 +1,5 @@
+import { ignoreClosedOutput } from "../artefact/closed-output.ts";
+
 /** `npm run lab -- <name>`: the measurements and trials behind clipstack's figures and promises. */
 
 interface Experiment {
@@ -73,6 +75,7 @@ const experiments: Readonly<Record<string, Experiment>> = {
   },
 };
 
+ignoreClosedOutput();
 const [name = "", ...args] = process.argv.slice(2);
 const experiment = experiments[name];
 if (experiment === undefined) {
