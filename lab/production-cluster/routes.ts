@@ -4,10 +4,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { Client, credentials } from "@grpc/grpc-js";
 import type { HelmRelease } from "../../artefact/helm-template.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { trialImages } from "../trials/trial-images.ts";
 import { helm, hosts, type LabCluster, run } from "./cluster.ts";
 
 /** Requests through the Ingress and the GRPCRoute of the chart. */
+
+const { width } = defaultModel.embedding;
 
 /** Listener with TLS of the Gateway in components.yaml. */
 export const parentRefs = [{ name: "public", namespace: "gateway", sectionName: "https" }];
@@ -24,7 +27,8 @@ export async function throughIngress(
   const curl = `curl -sS --fail ${address} ${request} https://${hosts.ingress}:${port}/embed`;
   for (let sent = 0; sent < 20; sent += 1) {
     const [embedding] = JSON.parse(await run(curl)).embeddings;
-    if (embedding.length !== 512) throw new Error(`expected 512 numbers, got ${embedding.length}`);
+    if (embedding.length !== width)
+      throw new Error(`expected ${width} numbers, got ${embedding.length}`);
   }
   return "20 of 20 images embedded";
 }
