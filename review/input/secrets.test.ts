@@ -7,6 +7,7 @@ import { markdownComment } from "../report/comment-markdown.ts";
 import { reviewOf } from "../review.ts";
 import { exposureRules } from "../rules/exposure.ts";
 import { findingsOfChange } from "../rules/findings.ts";
+import { secretRules } from "../rules/secrets.ts";
 import {
   type PlannedResource,
   plannedChange,
@@ -23,6 +24,7 @@ import { parseDocument } from "./synthesized-document.ts";
 
 const canary = "canary-7f3a91c2e5";
 const other = "another-55aa0b";
+const sshKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEmuXNqzFsbeY+5v deployer";
 
 /** All output formats of a review. */
 function outputs(...changes: Parameters<typeof reviewOf>[0]): string {
@@ -253,6 +255,7 @@ test("accepts settings with names similar to secrets, but not a numeric password
     ).filter(({ rule }) => rule === "secret-plain-text" || rule === "secret-form");
   expect(
     violations(
+      `DEPLOY_KEY=${sshKey}`,
       "MAX_TOKENS=512",
       "SESSION_TIMEOUT=30",
       "TOKENIZERS_PARALLELISM=false",
@@ -261,6 +264,30 @@ test("accepts settings with names similar to secrets, but not a numeric password
     ),
   ).toEqual([]);
   expect(violations("PGPASSWORD=81736450").map(({ rule }) => rule)).toContain("secret-plain-text");
+});
+
+test.each<[given: string, name: string, value: unknown, found: number]>([
+  ["an OpenSSH key", "ssh_key", sshKey, 0],
+  ["OpenSSH keys", "ssh_keys", [sshKey, sshKey.replace("ssh-ed25519", "ssh-rsa")], 0],
+  ["a public key in PEM", "signing_key", "-----BEGIN PUBLIC KEY-----\nMIIB\n", 0],
+  ["a certificate", "client_key", "-----BEGIN CERTIFICATE-----\nMIIB\n", 0],
+  ["a private key", "ssh_key", "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n", 1],
+  [
+    "a certificate with its key",
+    "client_key",
+    "-----BEGIN CERTIFICATE-----\nMIIB\n-----BEGIN PRIVATE KEY-----\nMIIB\n",
+    1,
+  ],
+  ["a public key and a password", "ssh_keys", [sshKey, "hunter2"], 1],
+  ["nothing", "ssh_key", undefined, 1],
+  ["an empty text", "ssh_key", "", 1],
+])("a variable that is given %s", (_, name, value, found) => {
+  const { find } = secretRules.find(({ id }) => id === "secret-variable")!;
+  const change = plannedChange([], {
+    variables: { [name]: { value } },
+    configuration: { root_module: { variables: { [name]: {} } } },
+  });
+  expect([...find(change)]).toHaveLength(found);
 });
 
 test.each([

@@ -48,12 +48,21 @@ function wordsOf(name: string): string {
     .replaceAll("-", "_");
 }
 
+/** Public keys of OpenSSH and in PEM, and certificates. */
+const publicKey =
+  /^\s*((ssh-(rsa|dss|ed25519)|ecdsa-sha2-nistp\d{3}|sk-[\w-]{1,40}@openssh\.com) AAAA[\w+/]|-----BEGIN (CERTIFICATE|[A-Z ]{0,20}PUBLIC KEY)-----(?![\s\S]*PRIVATE KEY))/;
+
+export function isPublicKey(text: string): boolean {
+  return publicKey.test(text);
+}
+
 /**
- * Returns whether the value of a secret name can be a secret. Booleans cannot; short values and numbers can only be passwords:
+ * Returns whether the value of a secret name can be a secret. Public keys and booleans cannot; short values and numbers can only be passwords:
  * `SESSION_MAX=30` and `CACHE_KEY=v1` are settings, `DB_PASSWORD=1234` is a password.
  */
 export function canBeSecret(name: string, value: string): boolean {
   if (value === "" || /^(true|false|on|off|yes|no|none|null)$/i.test(value)) return false;
+  if (isPublicKey(value)) return false;
   const words = wordsOf(name);
   if (/(pass(word|wd|phrase)?|pwd|pw|secret)$/.test(words)) return true;
   return value.length >= 6 && (!/^-?[\d.]+$/.test(value) || /key$/.test(words));

@@ -10,7 +10,7 @@ import {
 } from "../facts/workloads.ts";
 import type { Path, ResourceChange, StackChange } from "../input/change.ts";
 import { PathSet } from "../input/path-set.ts";
-import { canBeSecret, hasSecretPattern, isSecretName } from "../input/secrets.ts";
+import { canBeSecret, hasSecretPattern, isPublicKey, isSecretName } from "../input/secrets.ts";
 import { isObject, textsIn } from "../input/value-paths.ts";
 import { each, type ReviewRule, type RuleMatch, rule } from "./rule.ts";
 
@@ -112,6 +112,9 @@ export const secretRules: readonly ReviewRule[] = [
       for (const [name, body] of Object.entries(variables)) {
         const [variable] = blocks(body);
         if (variable === undefined || !isSecretName(name) || objectKeys.test(name)) continue;
+        // `ssh_key` with a public key
+        const given = textsIn(change.plan?.variables.values[name] ?? variable.default);
+        if (given.length > 0 && given.every(([, text]) => isPublicKey(text))) continue;
         const isHidden = variable.sensitive === true || variable.ephemeral === true;
         if (!isHidden) yield { message: `variable ${name} must be sensitive` };
         if (isSet(variable.default) && variable.default !== "") {
