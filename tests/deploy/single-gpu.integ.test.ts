@@ -1,9 +1,7 @@
-import { execFile } from "node:child_process";
-import { chmod, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import { Agent, request } from "undici";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
@@ -15,6 +13,7 @@ import { tritonModelName } from "../../contract/triton-models.ts";
 import { generateModel } from "../../model-tools/generate/generate.ts";
 import { type PrometheusApi, prometheusApi } from "../../monitoring/test-prometheus.ts";
 import { dashboardQueries, isNumber, runnable } from "../../monitoring/test-queries.ts";
+import { issueCertificate } from "./test-certificate.ts";
 import { testDocker } from "./test-docker.ts";
 import { keptImage } from "./test-image.ts";
 import { embedOnce, isReady, keepSending, restartGapMs, watchReadiness } from "./test-load.ts";
@@ -97,11 +96,12 @@ describe.skipIf(missing !== "")(
 
     beforeAll(async () => {
       before = await docker.contents();
-      access = await hostFiles();
+      access = await mkdtemp(join(tmpdir(), "clipstack-access-"));
+      await issueCertificate(access, ["IP:127.0.0.1"]);
       project = await testProject({
         docker,
         variables: {
-          NODE_EXTRA_CA_CERTS: join(access, "ca.pem"),
+          NODE_EXTRA_CA_CERTS: join(access, "ca.crt"),
           INFERENCE_API_KEY: keys[0],
         },
       });
@@ -296,7 +296,7 @@ describe.skipIf(missing !== "")(
       );
       expect(verified.code, verified.output).toBe(0);
 
-      const dispatcher = new Agent({ connect: { ca: await readFile(join(access, "ca.pem")) } });
+      const dispatcher = new Agent({ connect: { ca: await readFile(join(access, "ca.crt")) } });
       const url = embedUrl.replace("http:", "https:");
       const statusOf = async (key: string) => {
         const { statusCode, body } = await request(`${url}/embed`, {
@@ -381,23 +381,6 @@ describe.skipIf(missing !== "")(
     });
   },
 );
-
-/** Creates a folder with a certificate for 127.0.0.1 and its authority, readable for the user of the container. */
-async function hostFiles(): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), "clipstack-access-"));
-  const openssl = (line: string) =>
-    promisify(execFile)("openssl", line.split(" "), { cwd: folder });
-  const curve = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
-  const names = "-addext subjectAltName=IP:127.0.0.1";
-  await openssl(`req -x509 ${curve} -days 2 -subj /CN=test-ca -keyout ca-key.pem -out ca.pem`);
-  await openssl(`req ${curve} -subj /CN=localhost ${names} -keyout tls.key -out request.pem`);
-  await openssl(
-    "x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 2 -copy_extensions copy -out tls.crt",
-  );
-  await chmod(folder, 0o755);
-  await chmod(join(folder, "tls.key"), 0o644);
-  return folder;
-}
 
 async function queueDelay(url: string, model: string): Promise<number> {
   const answer = await fetch(`${url}/v2/models/${model}/config`);
