@@ -3,6 +3,7 @@ import { markdownComment } from "../report/comment-markdown.ts";
 import { reviewOf } from "../review.ts";
 import { findingsOfChange } from "../rules/findings.ts";
 import { clusterPlanCases, savedChange } from "../test-plans.ts";
+import { synthesizedText } from "../test-stacks.ts";
 
 const today = "2026-11-22";
 
@@ -18,6 +19,17 @@ describe("the comment for a saved plan of a cluster", () => {
       await expect(text).toMatchFileSnapshot(`./plans/${name}.review.md`);
     });
   }
+});
+
+test("the saved plans have the objects that kind-local declares", () => {
+  const { resource } = JSON.parse(synthesizedText("kind-local"));
+  const declared = Object.keys(resource)
+    .filter((type) => type.startsWith("kubernetes_"))
+    .flatMap((type) => Object.keys(resource[type]).map((id) => `${type}.${id}`))
+    // the test cluster of the saved plans has one
+    .filter((address) => !address.includes(".metrics-server"));
+  const planned = savedChange("kind-local-destroyed").resources.map(({ address }) => address);
+  expect(planned.filter((address) => address.startsWith("kubernetes_"))).toEqual(declared.sort());
 });
 
 test("fields maintained by Kubernetes and an autoscaler are not drift", () => {
