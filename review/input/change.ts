@@ -30,6 +30,10 @@ export interface ResourceChange {
   readonly unknown: readonly Path[];
   /** Paths marked as sensitive by Terraform or known to be secret, in `before` or `after`. */
   readonly sensitive: readonly Path[];
+  /** Those of them that Terraform marks. */
+  readonly marked?: readonly Path[];
+  /** Expressions of the configuration, constants as values. */
+  readonly literals?: Values;
   /** Attributes that force the replacement; for synthesized folders, as far as they are known. */
   readonly replacePaths: readonly Path[];
   /** Terraform's `action_reason`. */
@@ -62,6 +66,8 @@ export interface StackChange {
     readonly terraform?: unknown;
     readonly provider?: unknown;
     readonly variable?: unknown;
+    /** Changed outputs that are not sensitive, in a plan. */
+    readonly outputs?: unknown;
   };
   /** Configuration before the change, if known. */
   readonly configurationBefore?: StackChange["configuration"];

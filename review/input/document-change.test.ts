@@ -275,7 +275,7 @@ test.each([
   [{ terraform: { required_providers: { docker: { source: "a/docker", version: "~> 5.0" } } } }],
   [{ provider: { docker: [{ registry_auth: [{ password: "planted-00000" }] }] } }],
   [{ provider: { docker: [{ ssh_opts: ["-o", "StrictHostKeyChecking=no"] }] } }],
-])("a provider change alone needs attention: %j", (more) => {
+])("a provider change alone is not safe: %j", (more) => {
   const file = (own: object) =>
     fileOf(
       { docker_container: { c: { name: "a" } } },
@@ -288,7 +288,7 @@ test.each([
   const change = changeOfDocuments("s", file({}), file(more));
   const findings = findingsOfChange(change, { waivers: [], today: "2026-12-01" });
   const review = reviewOf([change], { findings });
-  expect(review.verdict.level).toBe("attention");
+  expect(review.verdict.level).not.toBe("safe");
   expect(review.verdict.reasons.join()).toContain("provider-changed");
   expect(JSON.stringify(review)).not.toContain("planted");
 });

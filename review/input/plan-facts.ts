@@ -112,6 +112,16 @@ export function provisionersIn(module: unknown): Values {
   );
 }
 
+/** Expressions of all resources, constants as values, by address. */
+export function literalsIn(module: unknown): ReadonlyMap<string, Values> {
+  return new Map(
+    declaredIn(module).map(([address, { expressions }]) => [
+      address,
+      plainValues(isObject(expressions) ? expressions : {}),
+    ]),
+  );
+}
+
 /** Write-only attributes that are set, by address of the resource; by convention, their names end in `_wo`. */
 export function writeOnlyAttributes(module: unknown): ReadonlyMap<string, readonly string[]> {
   const namesIn = (value: unknown): readonly string[] =>

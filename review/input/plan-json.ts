@@ -4,6 +4,7 @@ import type { StackChange } from "./change.ts";
 import { parseJson, validated } from "./json-file.ts";
 import {
   factsOfPlan,
+  literalsIn,
   plainValues,
   provisionersIn,
   sensitiveVariables,
@@ -40,6 +41,7 @@ export function changeOfPlan({ fileName, text, stack }: PlanFile): StackChange {
   const root = plan.configuration?.root_module;
   const provisioners = plainValues(provisionersIn(root));
   const writeOnly = writeOnlyAttributes(root);
+  const literals = literalsIn(root);
   const output = plan.output_changes?.[environmentOutput];
   const environmentAfter = output?.after ?? undefined;
   const environmentBefore = output?.before ?? undefined;
@@ -54,6 +56,7 @@ export function changeOfPlan({ fileName, text, stack }: PlanFile): StackChange {
       const hiddenNames = writeOnly.get(declared);
       return {
         ...it,
+        literals: literals.get(declared),
         ...(imageResource === undefined ? {} : { imageResource }),
         ...(own === undefined ? {} : { programs: commandsOf(own) }),
         ...(hiddenNames === undefined ? {} : { writeOnly: hiddenNames }),
@@ -129,7 +132,10 @@ function imagesOfContainers({ configuration }: Plan): ReadonlyMap<string, string
 }
 
 /** Configuration in a plan, in the format of a synthesized file; a plan does not contain the backend. */
-function configurationOf({ configuration }: Plan): StackChange["configuration"] {
+function configurationOf({
+  configuration,
+  output_changes: outputs,
+}: Plan): StackChange["configuration"] {
   if (!configuration) return undefined;
   const providers = Object.entries(configuration.provider_config ?? {});
   const required = providers
@@ -155,6 +161,11 @@ function configurationOf({ configuration }: Plan): StackChange["configuration"] 
     terraform: { required_providers: Object.fromEntries(required) },
     provider: Object.fromEntries(provider),
     variable: configuration.root_module?.variables ?? {},
+    outputs: Object.fromEntries(
+      Object.entries(outputs ?? {})
+        .filter(([, it]) => it.actions.join() !== "no-op" && it.after_sensitive !== true)
+        .map(([name, { after }]) => [name, after]),
+    ),
   };
 }
 

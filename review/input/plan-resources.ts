@@ -57,6 +57,7 @@ function resourceChange(it: PlannedResource, fileName: string): ResourceChange {
   const { actions, after_unknown, before_sensitive, after_sensitive } = it.change;
   const before = isObject(it.change.before) ? it.change.before : undefined;
   const after = isObject(it.change.after) ? it.change.after : undefined;
+  const marked = [...markedPaths(before_sensitive), ...markedPaths(after_sensitive)];
   return {
     address: it.address,
     type: it.type,
@@ -67,9 +68,9 @@ function resourceChange(it: PlannedResource, fileName: string): ResourceChange {
     before,
     after,
     unknown: markedPaths(after_unknown),
+    marked,
     sensitive: unique([
-      ...markedPaths(before_sensitive),
-      ...markedPaths(after_sensitive),
+      ...marked,
       ...secretPaths(it.type, before),
       // an unchanged resource has its secrets at the same paths
       ...(it.change.actions.join() === "no-op" && before !== undefined

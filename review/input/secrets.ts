@@ -16,11 +16,11 @@ const secretEndings =
 
 /** Names with a secret word whose values are not secret. */
 const harmlessNames =
-  /^(allow_anonymous|key|(public|sort|partition|topology|primary|foreign)_?keys?|.*_(file|path|dir|secret_name|key_name)|secret_?name|key_?secret|.*\.(secretname|keysecret)|.*secret_?key_?ref.*|author(ity|s)?|tls_(cert|key)_file|tokeni[sz].*|(.*_)?(max|min|num|number|total)_(.*_)?tokens?|(.*_)?(pad|eos|bos|unk|mask|sep|cls|stop|special)_?tokens?(_ids?)?|.*_(timeout|ttl|lifetime|expiry|interval|seconds|minutes|hours|days|limit|count|length|size|parallelism|enabled))$/;
+  /^(allow_anonymous|key|(public|sort|partition|topology|primary|foreign)_?keys?|(.*_)?(routing|hash|range)_keys?|.*password_key|(.*_)?(existing|pull|tls|credentials|keys)_?secrets?(_.*)?|.*_(file|path|dir|secret_name|key_name)|secret_?name|key_?secret|.*\.(secretname|keysecret)|.*secret_?key_?ref.*|author(ity|s)?|tls_(cert|key)_file|tokeni[sz].*|(.*_)?(max|min|num|number|total)_(.*_)?tokens?|(.*_)?(pad|eos|bos|unk|mask|sep|cls|stop|special)_?tokens?(_ids?)?|.*_(timeout|ttl|lifetime|expiry|interval|seconds|minutes|hours|days|limit|count|length|size|parallelism|enabled))$/;
 
 /** Names of what belongs to a key or a session without being one: `kms_key_id`, `auth_mode`. */
 const aboutSecrets =
-  /^((.*_)?public_keys?(_.*)?|(.*_)?authorized_keys?|(.*_)?secrets?_arns?|(.*_)?(auth|token)_(url|uri|endpoint)s?|(.*_)?keys?_(ids?|names?|arns?|alias(es)?|types?|usage|specs?|algorithms?|versions?|policy|policies|sizes?|rings?|pairs?(_(id|name))?|rotation(_.*)?|vaults?(_(id|name|uri))?)|(.*_)?(auth|authentication|authorization|session|cookie|token|password|credentials?|cert(ificate)?)_(modes?|types?|methods?|polic(y|ies)|affinity|providers?|schemes?|strateg(y|ies)|backends?|versions?|formats?|algorithms?|domains?|names?|duration|manager|class|rotation(_.*)?))$/;
+  /^((.*_)?public_keys?(_.*)?|(.*_)?authorized_keys?|(.*_)?secrets?_arns?|(.*_)?(auth|token)_(url|uri|endpoint)s?|(.*_)?keys?_(ids?|names?|arns?|alias(es)?|types?|usage|specs?|algorithms?|versions?|policy|policies|sizes?|rings?|pairs?(_(id|name))?|rotation(_.*)?|vaults?(_(id|name|uri))?)|(.*_)?(auth|authentication|authorization|session|cookie|token|password|credentials?|cert(ificate)?)_(modes?|types?|methods?|polic(y|ies)|affinity|providers?|schemes?|strateg(y|ies)|backends?|versions?|formats?|algorithms?|domains?|names?|duration|manager|class|rotation(_.*)?)|.*_(header|prefix|suffix|issuer|audience|backend)(_name)?)$/;
 
 /** Returns whether a name is that of a secret: `API_KEY`, `registryPassword`, `auth.token`. */
 export function isSecretName(name: string): boolean {
@@ -37,8 +37,11 @@ const maxCachedNames = 10_000;
 
 function hasSecretWord(name: string): boolean {
   const words = wordsOf(name);
-  if (harmlessNames.test(words) || aboutSecrets.test(words)) return false;
-  return secretWords.test(words) || secretEndings.test(words);
+  return !isHarmless(words) && (secretWords.test(words) || secretEndings.test(words));
+}
+
+function isHarmless(words: string): boolean {
+  return harmlessNames.test(words) || aboutSecrets.test(words);
 }
 
 function wordsOf(name: string): string {
@@ -53,16 +56,28 @@ const publicKey =
   /^\s*((ssh-(rsa|dss|ed25519)|ecdsa-sha2-nistp\d{3}|sk-[\w-]{1,40}@openssh\.com) AAAA[\w+/]|-----BEGIN (CERTIFICATE|[A-Z ]{0,20}PUBLIC KEY)-----(?![\s\S]*PRIVATE KEY))/;
 
 export function isPublicKey(text: string): boolean {
-  return publicKey.test(text);
+  return publicKey.test(/^\s*LS0tLS1CRUdJTi/.test(text) ? decoded(text) : text);
 }
+
+function decoded(base64: string): string {
+  return Buffer.from(base64, "base64").toString();
+}
+
+/** References to a secret that is kept elsewhere, and names that a shell or a template replaces: `arn:aws:…`, `$(DB_PASSWORD)`. */
+const references =
+  /^(arn:|projects\/|\/subscriptions\/|(vault|ssm|op|sm|secretref):|\$[({]?\w+[)}]?$|\{\{)/;
 
 /**
  * Returns whether the value of a secret name can be a secret. Public keys and booleans cannot; short values and numbers can only be passwords:
  * `SESSION_MAX=30` and `CACHE_KEY=v1` are settings, `DB_PASSWORD=1234` is a password.
  */
 export function canBeSecret(name: string, value: string): boolean {
-  if (value === "" || /^(true|false|on|off|yes|no|none|null)$/i.test(value)) return false;
-  if (isPublicKey(value)) return false;
+  if (
+    value === "" ||
+    /^(true|false|on|off|yes|no|none|null|seconds|minutes|hours|days)$/i.test(value)
+  )
+    return false;
+  if (isPublicKey(value) || references.test(value)) return false;
   const words = wordsOf(name);
   if (/(pass(word|wd|phrase)?|pwd|pw|secret)$/.test(words)) return true;
   return value.length >= 6 && (!/^-?[\d.]+$/.test(value) || /key$/.test(words));
@@ -79,6 +94,13 @@ const secretPatterns: readonly {
   // a URL with a password: scheme://user:password@host
   { hint: /:\/\//, pattern: /[a-z0-9]:\/\/[^/\s:@]{0,256}:[^/\s@]+@/i },
   { hint: /-----BEGIN/, pattern: /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----/ },
+  {
+    hint: /LS0tLS1CRUdJTi/,
+    pattern: (text) =>
+      [...text.matchAll(/LS0tLS1CRUdJTi[\w+/]{10,50}/g)].some(([start]) =>
+        /PRIVATE KEY/.test(decoded(start)),
+      ),
+  },
   // base64 of `{"…`: a JSON Web Token, or registry credentials
   { hint: /eyJ/, pattern: /eyJ[\w+/-]{16}/ },
   { hint: /A[KS]IA/, pattern: /\b(AKIA|ASIA)[0-9A-Z]{16}\b/ },
@@ -106,7 +128,7 @@ const secretPatterns: readonly {
       /\b([Bb]earer|BEARER|[Bb]asic|BASIC)\s{1,8}(?=[\w.~+/-]{0,99}([\d=]|[a-z][A-Z])|[\w.~+/-]{20})[\w.~+/-]{8}/,
   },
   // command-line option or variable: --password=…, API_KEY=…
-  { hint: /passw|secret|token|api[-_]?key/i, pattern: hasSecretSetting },
+  { hint: /passw|secret|token|api[-_]?key|bindpw/i, pattern: hasSecretSetting },
   // user:password@host without a scheme, but not `image:tag@sha256:…`, a URI of another kind, or a principal of Google Cloud
   {
     hint: /:[^\s/@]+@/,
@@ -121,7 +143,16 @@ const secretPatterns: readonly {
   { hint: /\$/, pattern: /\$(apr1|2[abxy]|[156y]|argon2(id|i|d)|scrypt)\$[\w./$=,+-]{4}/ },
   { hint: /\{/, pattern: /\{(S?SHA\d{0,3}|S?MD5|CRYPT)\}\S/i },
   // JSON field, but not the name in `"existingSecret": "keys"`
-  { hint: /"\s{0,8}:/, pattern: /(password|passwd|token|api[-_]?key|auth)"\s{0,8}:\s{0,8}"[^"$]/i },
+  {
+    hint: /"\s{0,8}:/,
+    pattern:
+      /(password|passwd|token|api[-_]?key|(?<!existing_?)secret[-_]?key|client[-_]?secret|auth)" {0,8}: {0,8}"[^"$]/i,
+  },
+  // XML, .netrc
+  {
+    hint: /passw/i,
+    pattern: /<\w{0,32}passw(or)?d>[^<$\s]|\slogin\s{1,8}\S{1,64}\s{1,8}password\s{1,8}[^\s$]/i,
+  },
 ];
 
 /** Returns whether a text contains something that looks like a secret. */
@@ -138,12 +169,14 @@ export function hasSecretPattern(text: string): boolean {
 /** Matches `--password=…` and `API_KEY: …`, but not `MAX_TOKENS=512`. */
 function hasSecretSetting(text: string): boolean {
   const settings = text.matchAll(
-    /(?:password|passwd|secret|token|api[-_]?key)[\w-]{0,64}\s{0,8}[=:]\s{0,8}([^\s$][^\s,;&|]{0,64})/gi,
+    /(?:password|passwd|secret|token|api[-_]?key|bindpw)[\w-]{0,64}\s{0,8}[=:]\s{0,8}([^\s$][^\s,;&|]{0,64})/gi,
   );
   for (const { index, 0: setting, 1: value = "" } of settings) {
-    const [prefix] = /[\w.-]*$/.exec(text.slice(Math.max(0, index - 64), index)) ?? [""];
+    const start = text.slice(Math.max(0, index - 64), index);
+    const [prefix] = /[\w.-]*$/.exec(start) ?? [""];
+    if (/arn:[\w:-]*$/.test(start)) continue;
     const name = `${prefix}${setting.slice(0, setting.search(/\s{0,8}[=:]/))}`.replace(/^-+/, "");
-    if (harmlessNames.test(wordsOf(name))) continue;
+    if (isHarmless(wordsOf(name))) continue;
     if (canBeSecret(name, value.replace(/^["'](.*?)["']?$/, "$1"))) return true;
   }
   return false;
@@ -213,6 +246,28 @@ function nameOfValue(parent: unknown, path: Path, text: string): string | undefi
   // `key` and `name` of references and tolerations are names
   if (last === "key" || last === "name") return undefined;
   return last;
+}
+
+/** Names that a secret has, and hardly anything else, among the attributes of any resource. */
+const certainNames =
+  /(^|_)(password|passwd|passphrase|token|api_?key|(secret|private|access)_key|client_secret)$/;
+const variableLists = /^(env|environment|env_vars?|(environment_)?variables|app_settings)$/;
+
+/** Named values that can only be secrets: variables, and attributes with the name of a secret. */
+export function namedSecrets(
+  values: unknown,
+): readonly { readonly path: Path; readonly name: string; readonly text: string }[] {
+  const found: { path: Path; name: string; text: string }[] = [];
+  visitTexts(values, (text, path, parent) => {
+    const name = nameOfValue(parent, path, text);
+    if (name === undefined || text.includes("${") || !isSecretName(name)) return;
+    const isVariable = path.slice(-3, -1).some((it) => variableLists.test(String(it)));
+    if (!isVariable && !certainNames.test(wordsOf(name))) return;
+    const value = text.startsWith(`${name}=`) ? text.slice(name.length + 1) : text;
+    if (!canBeSecret(name, value)) return;
+    found.push({ path: [...path], name: isVariable ? name : path.map(String).join("."), text });
+  });
+  return found;
 }
 
 /** Replaces the values at sensitive paths with {@link hidden}. */

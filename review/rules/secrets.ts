@@ -1,23 +1,29 @@
+import { valueAt } from "../../contract/issue-lines.ts";
 import { cached } from "../facts/cached.ts";
-import { blocks, isExpression, isSet, texts } from "../facts/values.ts";
-import {
-  deploymentsOf,
-  ofType,
-  podContainers,
-  podOf,
-  releasesOf,
-  resourcesOf,
-} from "../facts/workloads.ts";
+import { blocks, isExpression, isSet } from "../facts/values.ts";
+import { ofType, releasesOf, resourcesOf } from "../facts/workloads.ts";
 import type { Path, ResourceChange, StackChange } from "../input/change.ts";
 import { PathSet } from "../input/path-set.ts";
-import { canBeSecret, hasSecretPattern, isPublicKey, isSecretName } from "../input/secrets.ts";
+import {
+  canBeSecret,
+  hasSecretPattern,
+  isPublicKey,
+  isSecretName,
+  namedSecrets,
+} from "../input/secrets.ts";
 import { isObject, textsIn } from "../input/value-paths.ts";
 import { each, type ReviewRule, type RuleMatch, rule } from "./rule.ts";
 
 const sensitivePaths = cached(({ sensitive }: ResourceChange) => new PathSet(sensitive));
 
-function isFromSensitiveVariable(resource: ResourceChange, path: Path): boolean {
-  return sensitivePaths(resource).covers(path.slice(0, -1));
+const markedPaths = cached(({ marked = [] }: ResourceChange) => new PathSet(marked));
+
+/** Returns whether a value comes from elsewhere: Terraform marks it, or it is in a Secret, and the configuration does not have it literally. */
+function isFromSensitiveVariable(resource: ResourceChange, path: Path, text: string): boolean {
+  return (
+    (markedPaths(resource).covers(path) || sensitivePaths(resource).covers(path.slice(0, -1))) &&
+    valueAt(resource.literals, path) !== text
+  );
 }
 
 /** Literal values of Secrets that a synthesized stack declares. */
@@ -39,6 +45,11 @@ function* literalSecretData(change: StackChange): Generator<RuleMatch> {
   }
 }
 
+/** Parts of a stack besides resources and variables that Terraform prints or the repository contains. */
+function otherParts({ configuration }: StackChange) {
+  return { provider: configuration?.provider, output: configuration?.outputs };
+}
+
 /** Variables for the key of an object in a bucket. */
 const objectKeys = /(^|_)(s3|object|state)_key$/i;
 
@@ -49,29 +60,21 @@ export const secretRules: readonly ReviewRule[] = [
     severity: "error",
     fix: "declare a sensitive variable, which Terraform reads from TF_VAR_…; in a cluster, reference a Secret (keySecret)",
     *find(change) {
-      for (const resource of resourcesOf(change, "docker_container")) {
-        for (const [index, line] of texts(resource.after?.env).entries()) {
-          const name = line.slice(0, line.indexOf("="));
-          const value = line.slice(name.length + 1);
-          if (!isSecretName(name) || !canBeSecret(name, value) || isExpression(value)) continue;
-          if (isFromSensitiveVariable(resource, ["env", index])) continue;
+      for (const resource of change.resources.filter(({ mode }) => mode === "managed")) {
+        const isPod = /^kubernetes_(?!secret)/.test(resource.type);
+        const origin = isPod ? "a Secret" : "a sensitive variable";
+        for (const { path, name, text } of namedSecrets(resource.after)) {
+          if (path[0] === "//" || isFromSensitiveVariable(resource, path, text)) continue;
+          const field = isPod && path.at(-1) === "value" ? " (value_from)" : "";
           yield {
             address: resource.address,
-            message: `${name} must come from a sensitive variable, got a literal value`,
+            message: `${name} must come from ${origin}${field}, got a literal value`,
           };
         }
       }
-      for (const deployment of deploymentsOf(change)) {
-        const variables = podContainers(podOf(deployment).pod).flatMap(({ env }) => blocks(env));
-        for (const { name, value } of variables) {
-          if (typeof value !== "string" || isExpression(value)) continue;
-          if (typeof name !== "string" || !isSecretName(name) || !canBeSecret(name, value))
-            continue;
-          yield {
-            address: deployment.address,
-            message: `${name} must come from a Secret (value_from), got a literal value`,
-          };
-        }
+      for (const { path, name } of namedSecrets(otherParts(change))) {
+        const rule = path[0] === "output" ? "be sensitive" : "come from a sensitive variable";
+        yield { message: `${name} must ${rule}, got a literal value` };
       }
       for (const { resource, values } of releasesOf(change)) {
         for (const name of secretVariables(values)) {
@@ -92,13 +95,19 @@ export const secretRules: readonly ReviewRule[] = [
       for (const resource of change.resources) {
         if (resource.mode !== "managed") continue;
         for (const [path, value] of textsIn(resource.after)) {
-          if (path[0] === "//" || isFromSensitiveVariable(resource, path)) continue;
+          if (path[0] === "//" || isFromSensitiveVariable(resource, path, value)) continue;
           if (!hasSecretPattern(withoutExpressions(value))) continue;
           yield {
             address: resource.address,
             message: `${pathName(path)} must not contain what looks like a secret (value hidden)`,
           };
         }
+      }
+      for (const [path, value] of textsIn(otherParts(change))) {
+        if (!hasSecretPattern(withoutExpressions(value))) continue;
+        yield {
+          message: `${pathName(path)} must not contain what looks like a secret (value hidden)`,
+        };
       }
     },
   }),
