@@ -13,7 +13,7 @@ test("fails if a service requires an API key and none is set, naming both variab
     services: environment.services.map((it) => ({ ...it, authorization: "bearer" as const })),
   };
   expect(() => requireKeys(protectedEnvironment, undefined, "INFERENCE_API_KEY")).toThrow(
-    "INFERENCE_API_KEY must be set to the API key of two-services/embed, the value of TF_VAR_embed_api_key at its deployment",
+    "INFERENCE_API_KEY must be set to the API key of two-services/embed, the value of TF_VAR_embed_api_key at its deployment or a key of the file in its setting keys",
   );
   requireKeys(protectedEnvironment, "a-key", "INFERENCE_API_KEY");
   requireKeys(environment, undefined, "INFERENCE_API_KEY");

@@ -100,6 +100,6 @@ export function requireKeys(
   );
   if (protectedService === undefined || apiKey !== undefined) return;
   throw new UserError(
-    `${variable} must be set to the API key of ${environment.name}/${protectedService.name}, the value of TF_VAR_${protectedService.name.replaceAll("-", "_")}_api_key at its deployment`,
+    `${variable} must be set to the API key of ${environment.name}/${protectedService.name}, the value of TF_VAR_${protectedService.name.replaceAll("-", "_")}_api_key at its deployment or a key of the file in its setting keys`,
   );
 }

@@ -227,10 +227,10 @@ export function gibibytes(miB: number): string {
   return (miB / 1024).toFixed(1);
 }
 
-const fixOnHost =
-  "copy it to the host, for example with 'scp', or set weights: volume, which uploads it";
-
-function missingFileFix(path: string): string {
+function missingFileFix(on: "here" | "host", path: string): string {
+  if (on === "host") {
+    return `copy it to the host, for example with 'scp', ${path.endsWith(".onnx") ? "or set weights: volume, which uploads it" : "readable for the user of the container (docs/deploy.md#tls-and-keys)"}`;
+  }
   return path.endsWith("/model.onnx")
     ? "write it with 'npx clipstack model pull <model>' (docs/models.md names the command of each model), copy your own file to this path, or for tests 'npx clipstack model generate <model>' (a text tower with '--modality text') and allowRandomWeights: true"
     : "copy it to this path";
@@ -248,7 +248,7 @@ function judgeFiles({ files }: Needs, facts: HostFacts): HostVerdict {
       problems.push({
         code: "file",
         message: `${what} must be ${location}, but ${path} does not exist`,
-        fix: on === "here" ? missingFileFix(path) : fixOnHost,
+        fix: missingFileFix(on, path),
       });
     }
   });

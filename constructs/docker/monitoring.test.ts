@@ -119,6 +119,9 @@ describe("Prometheus", () => {
       container_path: "/host/etc/prometheus-key",
       read_only: true,
     });
+    expect(container("prometheus").healthcheck.test[1]).toMatch(
+      /^cat \/host\/etc\/prometheus-key\/key /,
+    );
     expect(requirements.files).toContainEqual({
       path: keyFile,
       on: "host",

@@ -29,6 +29,13 @@ import { type ServerContainerProps, serverContainer } from "./server-container.t
 const users = { prometheus: "65534:65534", grafana: "472:0" } as const;
 const memoryMiB = { prometheus: 1_024, grafana: 640, "dcgm-exporter": 640 } as const;
 const graceSeconds = 30;
+
+/** Health check that also fails, with the reason, if a file of the host cannot be read: Prometheus itself would start without its key. */
+function readable([file]: readonly string[], test: readonly string[]): readonly string[] {
+  if (file === undefined) return test;
+  return ["CMD-SHELL", `cat ${file} > /dev/null && ${test.slice(1).join(" ")}`];
+}
+
 /** Prometheus first reads its log of the last hours. */
 const startSeconds = 120;
 
@@ -83,7 +90,10 @@ export class Monitoring extends Construct {
       upload: [...prometheusFiles(props, this.dcgmExporter?.nameInput)],
       ports: [this.#publish(host, "prometheus", ports.prometheus)],
       volumes: [{ volumeName: volume.name, containerPath: "/prometheus" }, ...keys.mounts],
-      test: wgetTest(`http://127.0.0.1:${monitoringPorts.prometheus}/-/ready`),
+      test: readable(
+        keys.paths,
+        wgetTest(`http://127.0.0.1:${monitoringPorts.prometheus}/-/ready`),
+      ),
     });
   }
 

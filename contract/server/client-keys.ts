@@ -47,9 +47,15 @@ export type ClientKey = z.infer<typeof clientKey>;
 export const clientKeys = z
   .array(clientKey, "must be a list of keys")
   .min(1, "must list at least one key")
-  .refine((keys) => new Set(keys.map(({ name }) => name)).size === keys.length, {
-    message: "must not repeat a name",
-  })
-  .refine((keys) => new Set(keys.map(({ key }) => key)).size === keys.length, {
-    message: "must not repeat a key",
+  .superRefine((keys, context) => {
+    for (const field of ["name", "key"] as const) {
+      const values = keys.map((entry) => entry[field]);
+      const index = values.findIndex((value, at) => values.indexOf(value) < at);
+      if (index < 0) continue;
+      context.addIssue({
+        code: "custom",
+        path: [index, field],
+        message: `must not be that of keys.${values.indexOf(values[index]!)}`,
+      });
+    }
   });

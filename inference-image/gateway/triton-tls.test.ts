@@ -146,7 +146,7 @@ test.each<[Overrides, (path: typeof file) => string]>([
   [
     { TRITON_TLS_KEY_FILE: "other.key" },
     (path) =>
-      `TRITON_TLS_KEY_FILE must be the key of the certificate in TRITON_TLS_CERT_FILE, got '${path("other.key")}'`,
+      `TRITON_TLS_KEY_FILE must be the key of the first certificate in TRITON_TLS_CERT_FILE, got '${path("other.key")}'`,
   ],
   [
     { TRITON_METADATA_FILE: "bad-metadata" },

@@ -124,7 +124,8 @@ test("keeps the previous keys while the new file is invalid, and reports it in a
   await replaceKeys("[{");
   await expect.poll(() => metric(valid)).toBe(0);
   expect(await statusOf(alpha.key)).toBe(200);
-  await replaceKeys([alpha, beta]);
+  // with the byte order mark and line ends of an editor on Windows
+  await replaceKeys(`\uFEFF${JSON.stringify([alpha, beta])}\r\n`);
   await expect.poll(() => metric(valid)).toBe(1);
   expect(await statusOf(beta.key)).toBe(200);
 });
@@ -170,8 +171,8 @@ test.each<[string, unknown, string]>([
     [{ ...alpha, name: "a b" }],
     "API_KEYS_FILE: keys.0.name must be 1 to 64 letters, digits, '.', '_' or '-', in",
   ],
-  ["equal names", [alpha, { ...beta, name: "team-a" }], "keys must not repeat a name"],
-  ["equal keys", [alpha, { ...alpha, name: "b" }], "keys must not repeat a key"],
+  ["equal names", [alpha, { ...beta, name: "team-a" }], "keys.1.name must not be that of keys.0"],
+  ["equal keys", [alpha, { ...alpha, name: "b" }], "keys.1.key must not be that of keys.0"],
   ["a burst without a rate", [{ ...alpha, burst: 2 }], "keys.0.burst requires requestsPerSecond"],
   [
     "a rate of 0",

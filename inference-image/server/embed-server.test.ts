@@ -12,6 +12,7 @@ import { Agent, request } from "undici";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { embedResponse } from "../../contract/embed-api.ts";
 import { embedMetrics } from "../../contract/metrics/embed-metrics.ts";
+import { selfSignedCertificate } from "../../http/self-signed-certificate.ts";
 import { testCertificate } from "../../http/test-certificate.ts";
 import { closedPort, listen } from "../../http/test-listener.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
@@ -33,6 +34,7 @@ beforeAll(async () => {
   await writeFile(tlsFile("cert.pem"), certificate.cert);
   await writeFile(tlsFile("key.pem"), certificate.key);
   await writeFile(tlsFile("other.pem"), testCertificate().key);
+  await writeFile(tlsFile("cert.der"), new X509Certificate(certificate.cert).raw);
 });
 afterAll(() => rm(tlsFolder, { recursive: true }));
 
@@ -195,6 +197,11 @@ describe("in this process", () => {
         () => `TLS_CERT_FILE must be a certificate in PEM, got '${tlsFile("key.pem")}'`,
       ],
       [
+        "cert.der",
+        "key.pem",
+        () => `TLS_CERT_FILE must be a certificate in PEM, got '${tlsFile("cert.der")}'`,
+      ],
+      [
         "cert.pem",
         "cert.pem",
         () =>
@@ -204,7 +211,7 @@ describe("in this process", () => {
         "cert.pem",
         "other.pem",
         () =>
-          `TLS_KEY_FILE must be the key of the certificate in TLS_CERT_FILE, got '${tlsFile("other.pem")}'`,
+          `TLS_KEY_FILE must be the key of the first certificate in TLS_CERT_FILE, got '${tlsFile("other.pem")}'`,
       ],
     ])("fails on %s with the key %s", async (cert, key, message) => {
       const files = { TLS_CERT_FILE: tlsFile(cert), TLS_KEY_FILE: tlsFile(key) };
@@ -282,6 +289,19 @@ describe("as a process", () => {
     expect((await answer).status).toBe(200);
     expect(await ended).toMatchObject({ code: 0, stderr: "" });
     await stop();
+  });
+
+  test("warns about an expired certificate", async () => {
+    const { cert, key } = selfSignedCertificate({ days: [-2, -1] });
+    await writeFile(tlsFile("expired.pem"), cert);
+    await writeFile(tlsFile("expired.key"), key);
+    const { child: server, ended } = start({
+      PORT: String(await closedPort()),
+      TLS_CERT_FILE: tlsFile("expired.pem"),
+      TLS_KEY_FILE: tlsFile("expired.key"),
+    });
+    server.stdout!.on("data", (line) => String(line).includes("listening") && server.kill());
+    expect((await ended).stdout).toContain("the certificate of TLS_CERT_FILE expired at 20");
   });
 
   test("drains after SIGHUP if it has no certificate to reload", async () => {

@@ -49,13 +49,20 @@ export async function openServerFiles(settings: ServerEnv): Promise<ServerFiles>
       const common = { onState: metrics.fileState, log: app.log };
       keyFile?.watch({ ...common, apply: (content) => keys?.replace(content) });
       if (certificate === undefined) return;
-      metrics.certificateExpires(expiryOf(certificate.content));
+      const reportExpiry = (content: TlsFiles) => {
+        const expiry = expiryOf(content);
+        metrics.certificateExpires(expiry);
+        if (expiry < new Date()) {
+          app.log.warn(`the certificate of TLS_CERT_FILE expired at ${expiry.toISOString()}`);
+        }
+      };
+      reportExpiry(certificate.content);
       certificate.watch({
         ...common,
         apply(content) {
           const server = app.server as unknown as TlsServer;
           server.setSecureContext({ ...content, minVersion: minTlsVersion });
-          metrics.certificateExpires(expiryOf(content));
+          reportExpiry(content);
         },
       });
     },

@@ -29,7 +29,7 @@ export function expiryOf({ cert }: TlsFiles): Date {
 
 /** Reads the file that API_KEYS_FILE names. Errors contain no value of the file, which has secrets. */
 export async function readClientKeys(path: string): Promise<readonly ClientKey[]> {
-  const text = (await read("API_KEYS_FILE", path)).toString("utf8");
+  const text = new TextDecoder().decode(await read("API_KEYS_FILE", path));
   let content: unknown;
   try {
     content = JSON.parse(text);
@@ -106,7 +106,7 @@ async function readKeyPair(
   }
   if (!isPair) {
     throw new SettingsError(
-      `${keyName} must be the key of the certificate in ${certName}, got '${keyPath}'`,
+      `${keyName} must be the key of the first certificate in ${certName}, got '${keyPath}'`,
     );
   }
   try {
@@ -121,6 +121,7 @@ async function readKeyPair(
 
 function certificateOf(name: string, path: string, pem: Buffer): X509Certificate {
   try {
+    if (!pem.includes("-----BEGIN")) throw new Error("DER");
     return new X509Certificate(pem);
   } catch {
     throw new SettingsError(`${name} must be a certificate in PEM, got '${path}'`);

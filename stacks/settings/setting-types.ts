@@ -10,7 +10,10 @@ export const image = text("an image name like 'name:1.2' or 'name@sha256:…'", 
 
 export const path = text("a path without '..' or spaces", /^(?!.*\.\.)[\w~@+=,./-]+$/);
 
-export const hostFile = text("an absolute path on the host without spaces", /^\/[\w@+=,./-]+$/);
+export const hostFile = text(
+  "the absolute path of a file on the host, without '..' or spaces",
+  /^(?!.*\.\.)\/[\w@+=,./-]*[\w@+=,.-]$/,
+);
 
 export const projectPath = text(
   "a path relative to the project, without '..' or spaces",

@@ -136,6 +136,10 @@ test.each(
       "network must be lower-case letters, digits and '-', at most 40, got 'Clip Stack'",
     "modelRepository: ~/models":
       "modelRepository must be a path without '~' or spaces, got '~/models'",
+    "embed: { keys: /etc/clipstack/../keys.json }":
+      "embed.keys must be the absolute path of a file on the host, without '..' or spaces, got '/etc/clipstack/../keys.json'",
+    "embed: { keys: /etc/clipstack/ }":
+      "embed.keys must be the absolute path of a file on the host, without '..' or spaces, got '/etc/clipstack/'",
     "state: { backend: local, path: /srv/states/a.tfstate }":
       "state.path must be a path relative to the project, without '..' or spaces, got '/srv/states/a.tfstate'",
     "state: { backend: http, address: 'https://s.example/a', lockAddress: 'https://s.example/l' }":

@@ -143,16 +143,15 @@ export function controlHeaderOf(
 /** Fails before anything is measured if an endpoint does not respond. */
 async function requireLive(service: TargetService, target: EndpointTarget): Promise<void> {
   const { endpointName: endpoint, url } = target;
-  const live = hasEmbedApi(endpoint)
-    ? await service.http.send(`${url}${embedPaths.healthz}`, { timeoutMs }).then(
-        ({ status }) => status === 200,
-        () => false,
-      )
-    : await service.transport(target).live({ timeoutMs });
-  if (!live) {
-    throw new UserError(
-      `${service.environment}: ${endpoint} does not respond at ${url}: start the server, or correct its address`,
-    );
+  const fault = hasEmbedApi(endpoint)
+    ? await service.http
+        .send(`${url}${embedPaths.healthz}`, { timeoutMs })
+        .then(({ status }) => (status === 200 ? "" : `status ${status}`), reason)
+    : (await service.transport(target).live({ timeoutMs }))
+      ? ""
+      : "start the server, or correct its address";
+  if (fault !== "") {
+    throw new UserError(`${service.environment}: ${endpoint} does not respond at ${url}: ${fault}`);
   }
 }
 

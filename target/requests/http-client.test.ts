@@ -1,7 +1,9 @@
 import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
+import { testCertificate } from "../../http/test-certificate.ts";
 import { openHttpClient, reason } from "./http-client.ts";
 
 /** Requests a server that answers with `respond`; returns why the request failed. */
@@ -44,4 +46,16 @@ test("a response that is too large fails instead of filling the memory", async (
 
 test("an address without TLS is named as such", async () => {
   expect(await failureOf(() => {}, 5_000, "https")).toBe("the server does not speak TLS");
+});
+
+test("a certificate of an unknown authority is named with its remedy", async () => {
+  const server = createTlsServer(testCertificate());
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const http = openHttpClient();
+  const { port } = server.address() as AddressInfo;
+  expect(await http.send(`https://127.0.0.1:${port}/`).catch(reason)).toBe(
+    "no trusted authority signed the certificate (NODE_EXTRA_CA_CERTS adds one)",
+  );
+  await http.close();
+  server.close();
 });

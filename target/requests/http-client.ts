@@ -125,7 +125,12 @@ export function reason(error: unknown): string {
   const cause = error.cause instanceof Error ? error.cause : error;
   const code = "code" in cause && typeof cause.code === "string" ? cause.code : undefined;
   if (cause.name === "TimeoutError") return "no response in time";
+  const untrusted = "no trusted authority signed the certificate (NODE_EXTRA_CA_CERTS adds one)";
   const words: Readonly<Record<string, string>> = {
+    DEPTH_ZERO_SELF_SIGNED_CERT: untrusted,
+    SELF_SIGNED_CERT_IN_CHAIN: untrusted,
+    UNABLE_TO_GET_ISSUER_CERT_LOCALLY: untrusted,
+    UNABLE_TO_VERIFY_LEAF_SIGNATURE: untrusted,
     ECONNREFUSED: "connection refused",
     ECONNRESET: "connection reset",
     ERR_SSL_WRONG_VERSION_NUMBER: "the server does not speak TLS",

@@ -162,7 +162,7 @@ describe.skipIf(missing !== "")(
       expect(await project.plan("multi-gpu-4x")).toEqual([]);
     });
 
-    test("an expired certificate is served and shown by a metric", async () => {
+    test("an expired certificate is served and shown by a metric, also after a killed drill", async () => {
       const tls = join(project.folder, "tls");
       const [certificate, key] = [join(tls, "cert.pem"), join(tls, "key.pem")];
       await mkdir(tls);
@@ -176,6 +176,15 @@ describe.skipIf(missing !== "")(
       });
       const deployed = await project.deploy("multi-gpu-4x");
       expect(deployed.code, deployed.output).toBe(0);
+      // as a killed drill leaves them
+      const killed = testCertificate();
+      for (const [file, valid, expired] of [
+        [certificate, pair.cert, killed.cert],
+        [key, pair.key, killed.key],
+      ] as const) {
+        await writeFile(`${file}.clipstack-drill`, valid);
+        await writeFile(file, expired);
+      }
       const { code, output } = await project.clipstack(
         ...["drill", "multi-gpu-4x", "certificate", "--seconds", "3", "--yes"],
         ...["--report", join(project.folder, "reports")],

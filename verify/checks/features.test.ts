@@ -193,6 +193,22 @@ test.each<[string, number, Parameters<typeof proxied>[0], RegExp]>([
     /^fail \/v1\/embeddings: image of openclip-vit-b32: the header x-embedding-fingerprint must be image=[0-9a-f]{64} as in \/v1\/models, got image=0{64}$/,
   ],
   [
+    "a list of models without models",
+    0,
+    (response) => {
+      if (response.path === embedPaths.openAiModels) response.body = "{}";
+    },
+    /^fail \/v1\/embeddings: \/v1\/models: object is required$/,
+  ],
+  [
+    "a list of models for another key",
+    0,
+    (response) => {
+      if (response.path === embedPaths.openAiModels) response.status = 401;
+    },
+    /^fail \/v1\/embeddings: GET \/v1\/models must get 200, got 401: /,
+  ],
+  [
     "metrics for everybody",
     1,
     (response) => {

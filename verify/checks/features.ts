@@ -6,10 +6,16 @@ import {
   modelsResponse,
   openAiErrorResponse,
 } from "../../contract/openai-api.ts";
+import { parseAs } from "../../contract/parse.ts";
 import { serverEnv } from "../../contract/server/server-env.ts";
 import { controlApis, requiredHeaders, tritonCommandOf } from "../../contract/triton-flags.ts";
 import { compareWith, differenceLimit, judgeParity } from "../../target/reference/parity.ts";
-import { jsonOf, openHttpClient, reason } from "../../target/requests/http-client.ts";
+import {
+  type HttpResponse,
+  jsonOf,
+  openHttpClient,
+  reason,
+} from "../../target/requests/http-client.ts";
 import { loadImages } from "../../target/requests/load-items.ts";
 import {
   type EndpointTarget,
@@ -128,7 +134,8 @@ async function useOpenAi(
   context: CheckContext,
 ): Promise<string> {
   const listed = await service.http.send(`${url}${embedPaths.openAiModels}`, { timeoutMs });
-  const { data: models } = modelsResponse.parse(jsonOf(listed));
+  requireOk(`GET ${embedPaths.openAiModels}`, listed);
+  const { data: models } = parseAs(modelsResponse, jsonOf(listed), embedPaths.openAiModels);
   const found: string[] = [];
   for (const modality of ["image", "text"] as const) {
     for (const target of endpointsOf(service, modality)) {
@@ -153,10 +160,8 @@ async function useModel(
   const body = { model: spec.name, encoding_format: "float", input: inputOf(item!, modality) };
   const response = await postEmbeddings(service, url, body);
   const label = `${modality} of ${spec.name}`;
-  if (response.status !== 200) {
-    throw new Error(`${label} must get 200, got ${response.status}: ${messageOf(response)}`);
-  }
-  const [first] = embeddingsResponse.parse(jsonOf(response)).data;
+  requireOk(label, response);
+  const [first] = parseAs(embeddingsResponse, jsonOf(response), label).data;
   const vector = Float32Array.from(first!.embedding as readonly number[]);
   const { passed, message } = judgeParity(
     [compareWith(item!, vector, label)],
@@ -179,7 +184,12 @@ function inputOf(item: ReturnType<typeof itemsOf>[number], modality: Modality) {
   return { image: Buffer.from(image!.bytes).toString("base64") };
 }
 
-function messageOf(response: Parameters<typeof jsonOf>[0]): string {
+function requireOk(label: string, response: HttpResponse): void {
+  if (response.status === 200) return;
+  throw new Error(`${label} must get 200, got ${response.status}: ${messageOf(response)}`);
+}
+
+function messageOf(response: HttpResponse): string {
   const parsed = openAiErrorResponse.safeParse(jsonOf(response));
   return parsed.success ? parsed.data.error.message : response.body.toString().slice(0, 80);
 }

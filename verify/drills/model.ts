@@ -21,7 +21,7 @@ restores the file. Other containers that mount the same volume keep the file tha
   phases: hostPhases("corrupt", async (run) => {
     const { container } = run.disturbed;
     // renamed, because servers may have mapped the file into memory
-    const script = `cd ${mountedAt} && file=$(find . -type f -size +1k -exec ls -S {} + | head -1) && mv "$file" "$file${intact}" && echo invalid > "$file" && echo "$file"`;
+    const script = `cd ${mountedAt} && file=$(find . -type f -size +1k ! -name '*${intact}' -exec ls -S {} + | head -1) && mv "$file" "$file${intact}" && echo invalid > "$file" && echo "$file"`;
     const file = await run.helper(volume(run), script);
     run.step(`model file ${file} is replaced with an invalid one`);
     await run.change("restart", container);
