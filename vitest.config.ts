@@ -11,6 +11,18 @@ const onCluster = [
   "review/input/cluster-plans.integ.test.ts",
 ];
 
+/** Tests that use fixed ports, compare what a Docker engine contains, or measure: each needs the machine for itself. */
+const alone = [
+  "tests/deploy/*.integ.test.ts",
+  "bench/{run,slo,studies}/*.integ.test.ts",
+  "lab/{bulk,gateway,ingest,load,server,trials}/*.integ.test.ts",
+  "cli/commands/{doctor,launch-spec,tunnel,wait-healthy}.integ.test.ts",
+  "cli/host/deployment.integ.test.ts",
+  "review/input/{plans,kubernetes-plan}.integ.test.ts",
+  "stacks/cdktn.integ.test.ts",
+  "tests/{own-model,packed-project}.integ.test.ts",
+];
+
 /**
  * Test files that run a complete command or measurement. They form the project `runs`, because most
  * of them spend seconds waiting for child processes.
@@ -73,12 +85,11 @@ const quick = {
   expect: { poll: pollDefaults },
 };
 
-/** Files run one after the other, because each uses the whole machine and its ports. The limits only prevent hangs. */
+/** The limits only prevent hangs. */
 const real = {
   alias,
   testTimeout: 900_000,
   hookTimeout: 1_800_000,
-  fileParallelism: false,
   expect: { poll: pollDefaults },
 };
 
@@ -125,8 +136,18 @@ export default defineConfig({
         test: {
           name: "integ",
           include: ["**/*.integ.test.ts"],
+          exclude: [...exclude, ...onCluster, ...alone],
+          ...real,
+          maxWorkers: quick.maxWorkers,
+        },
+      },
+      {
+        test: {
+          name: "alone",
+          include: alone,
           exclude: [...exclude, ...onCluster],
           ...real,
+          fileParallelism: false,
         },
       },
       {
@@ -136,6 +157,7 @@ export default defineConfig({
           exclude,
           globalSetup: "./tests/deploy/test-cluster-removed.ts",
           ...real,
+          fileParallelism: false,
           sequence: { groupOrder: 1 },
         },
       },

@@ -80,7 +80,7 @@ export async function startRealTriton(
       `--grpc-port=${grpc}`,
       `--metrics-port=${metrics}`,
       "--allow-gpu-metrics=false",
-      "--exit-timeout-secs=5",
+      "--exit-timeout-secs=1",
       `--backend-config=python,shm-region-prefix-name=clipstack-${http}-`,
       ...(backends === undefined ? [] : [`--backend-directory=${backends}`]),
       ...flags,

@@ -93,8 +93,17 @@ export interface TemplateOptions {
   readonly kubernetes?: string;
 }
 
-/** Outcome of `helm template` with these values. */
+const outcomes = new Map<string, Outcome>();
+
+/** Outcome of `helm template` with these values, which runs once for the same values and options. */
 export function tryTemplate(values: object, options: TemplateOptions = {}): Outcome {
+  const key = JSON.stringify([values, options]);
+  const outcome = outcomes.get(key) ?? runTemplate(values, options);
+  outcomes.set(key, outcome);
+  return outcome;
+}
+
+function runTemplate(values: object, options: TemplateOptions): Outcome {
   const { file, release = "clipstack", namespace = "clipstack", kubernetes = "1.33.0" } = options;
   const folder = mkdtempSync(join(tmpdir(), "clipstack-chart-"));
   try {
