@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { imageLockFiles, type Lock, workspaceLock } from "./render-image-lock.ts";
@@ -74,10 +74,17 @@ test("the image's lock contains the native packages of both architectures, and n
   expect(names).toEqual(
     expect.arrayContaining([
       "node_modules/@img/sharp-linux-x64",
+      "node_modules/@img/sharp-linux-arm64",
       "node_modules/@img/sharp-libvips-linux-arm64",
       "node_modules/@esbuild/linux-arm64",
     ]),
   );
+  // its package contains every platform
+  const runtime = readdirSync(`${root}node_modules/onnxruntime-node/bin`, { recursive: true });
+  for (const arch of ["x64", "arm64"]) {
+    const library = new RegExp(`linux/${arch}/libonnxruntime\\.so`);
+    expect(runtime).toContainEqual(expect.stringMatching(library));
+  }
   expect(names.filter((name) => /vitest|cdktf|typescript|tsx/.test(name))).toEqual([]);
 });
 

@@ -52,7 +52,7 @@ const urlOf = ({ ports }: RunningTritonEmulator) => `http://127.0.0.1:${ports.ht
 
 async function deploy(urls: readonly string[]) {
   const args = ["--folder", folder, "--file", await tinyModel(), "--servers", urls.join(",")];
-  return deployVersion(readDeployVersionArguments([...args, "--timeout-seconds", "20"]));
+  return deployVersion(readDeployVersionArguments([...args, "--timeout-seconds", "5"]));
 }
 
 async function servedBy(server: RunningTritonEmulator): Promise<readonly string[]> {
