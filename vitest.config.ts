@@ -20,7 +20,7 @@ const alone = [
   "cli/host/deployment.integ.test.ts",
   "review/input/{plans,kubernetes-plan}.integ.test.ts",
   "stacks/cdktn.integ.test.ts",
-  "tests/{own-model,packed-project}.integ.test.ts",
+  "tests/{clients,own-model,packed-project}.integ.test.ts",
 ];
 
 /**

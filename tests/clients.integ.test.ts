@@ -5,7 +5,6 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import OpenAI, { AuthenticationError, BadRequestError } from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../artefact/free-ports.ts";
 import { startClipstack } from "../cli/test-programs.ts";
@@ -191,29 +190,6 @@ describe.skipIf(triton.missing !== "")(
 test("the sample of openai for Node prints the width", async () => {
   await writeFile(join(folder, "sample.mjs"), sampleOf("js", '"openai"'));
   expect(await linesOf(process.execPath, "sample.mjs")).toEqual(["512"]);
-});
-
-test("OpenAI's client for Node: texts, images, base64 and errors", async () => {
-  const client = new OpenAI({ baseURL: `${url}/v1`, apiKey, maxRetries: 0 });
-  const { data: models } = await client.models.list();
-  const [model] = models.map(({ id }) => id) as [string];
-  expect(await client.models.retrieve(model)).toEqual(models[0]);
-  const photo = `data:image/jpeg;base64,${await readFile(join(folder, "photo.jpg"), "base64")}`;
-  const input = ["a red bicycle", photo];
-  const { data, usage } = await client.embeddings.create({ model, input });
-  const floats = await client.embeddings.create({ model, input, encoding_format: "float" });
-  expect(usage).toEqual({ prompt_tokens: 5, total_tokens: 5 });
-  for (const [index, { embedding }] of data.entries()) {
-    expect(Math.hypot(...embedding)).toBeCloseTo(1, 5);
-    const differences = floats.data[index]!.embedding.map((it, at) => it - embedding[at]!);
-    expect(Math.max(...differences.map(Math.abs))).toBeLessThan(1e-6);
-  }
-  const tokens = client.embeddings.create({ model, input: [320, 736] });
-  await expect(tokens).rejects.toBeInstanceOf(BadRequestError);
-  const unknown = client.embeddings.create({ model: "text-embedding-3-small", input });
-  await expect(unknown).rejects.toMatchObject({ status: 404, code: "model_not_found" });
-  const stranger = new OpenAI({ baseURL: `${url}/v1`, apiKey: "another-key", maxRetries: 0 });
-  await expect(stranger.models.list()).rejects.toBeInstanceOf(AuthenticationError);
 });
 
 describe.skipIf(missing !== "")(

@@ -297,23 +297,19 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       });
     });
 
-    test("as a gateway, starts without its Triton servers, and becomes ready with the first", () => {
+    test("as a gateway, starts without its Triton servers, becomes ready with the first, and waits for their images and engines", () => {
       const { spec } = deployment(tensorrt, "embed");
       const { startupProbe, readinessProbe, livenessProbe } = spec.template.spec.containers[0];
       expect(startupProbe.httpGet.path).toBe("/healthz");
       expect(startupProbe.periodSeconds * startupProbe.failureThreshold).toBe(120);
       expect(readinessProbe.httpGet.path).toBe("/readyz");
       expect(livenessProbe.httpGet.path).toBe("/healthz");
+      expect(spec.progressDeadlineSeconds).toBe(2 * (120 + 120 + 300) + 60 + 300 + 900);
     });
 
     test("without a gateway, starts only with its model loaded", () => {
       const { startupProbe } = podOf({}, "embed").containers[0];
       expect(startupProbe.httpGet.path).toBe("/readyz");
-    });
-
-    test("as a gateway, has a deadline beyond the image pull and the engine builds of a Triton server", () => {
-      const { spec } = deployment(tensorrt, "embed");
-      expect(spec.progressDeadlineSeconds).toBe(2 * (120 + 120 + 300) + 60 + 300 + 900);
     });
   });
 
@@ -594,24 +590,15 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       ["1500m", 1],
       ["4096", 4096],
       [1_073_741_824, 2 ** 30],
-    ])("are not downloaded beyond the size limit of %s", (sizeLimit, bytes) => {
-      const { args } = podOf(
-        { model: { ...fetched, init: { ...fetched.init, sizeLimit } } },
-        "embed",
-      ).initContainers[0];
-      expect(args).toContain(`--max-bytes=${bytes}`);
-    });
-
-    test("are downloaded with options that the image accepts", () => {
-      const init = { ...fetched.init, timeoutSeconds: 60 };
-      const [container] = podOf({ model: { ...fetched, init } }, "embed").initContainers;
-      const [role, ...args] = container.args as string[];
-      expect(role).toBe("fetch-weights");
-      expect(readFetchWeightsArguments(args)).toMatchObject({
-        maxBytes: 2 ** 30,
-        timeoutSeconds: 60,
-      });
-    });
+    ])(
+      "are not downloaded beyond the size limit of %s, with options that the image accepts",
+      (sizeLimit, maxBytes) => {
+        const init = { ...fetched.init, sizeLimit, timeoutSeconds: 60 };
+        const [container] = podOf({ model: { ...fetched, init } }, "embed").initContainers;
+        const options = readFetchWeightsArguments((container.args as string[]).slice(1));
+        expect(options).toMatchObject({ maxBytes, timeoutSeconds: 60 });
+      },
+    );
 
     test("are downloaded from a URL in a Secret, which no object contains", () => {
       const init = { existingSecret: "weights-url" };
@@ -669,7 +656,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       triton: { ...own, autoscaling: { enabled: true, ...autoscaling } },
     });
 
-    test("on queue time by KEDA compares the value, not the average per pod", () => {
+    test("on queue time by KEDA compares the value, not the average per pod, and needs data to scale down", () => {
       const objects = template(scaling({ prometheus: { url: "http://prometheus:9090" } }));
       const { spec } = objectOf(objects, "ScaledObject", "clipstack-triton");
       expect(spec).toMatchObject({
@@ -680,29 +667,17 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
           {
             type: "prometheus",
             metricType: "Value",
-            metadata: { serverAddress: "http://prometheus:9090", threshold: "50" },
+            metadata: {
+              serverAddress: "http://prometheus:9090",
+              threshold: "50",
+              ignoreNullValues: "false",
+            },
           },
         ],
       });
-      expect(objects.filter(({ kind }) => kind === "HorizontalPodAutoscaler")).toEqual([]);
-    });
-
-    test("by KEDA creates an autoscaler with a name that the chart does not use", () => {
-      const { spec } = objectOf(
-        template(scaling({ prometheus: { url: "http://prometheus:9090" } })),
-        "ScaledObject",
-        "clipstack-triton",
-      );
+      // a name that the chart does not use
       expect(spec.advanced.horizontalPodAutoscalerConfig).not.toHaveProperty("name");
-    });
-
-    test("by KEDA does not scale down if Prometheus has no data", () => {
-      const { spec } = objectOf(
-        template(scaling({ prometheus: { url: "http://prometheus:9090" } })),
-        "ScaledObject",
-        "clipstack-triton",
-      );
-      expect(spec.triggers[0].metadata.ignoreNullValues).toBe("false");
+      expect(objects.filter(({ kind }) => kind === "HorizontalPodAutoscaler")).toEqual([]);
     });
 
     test("by KEDA falls back to the minimum number of pods if Prometheus is unavailable", () => {
@@ -1196,7 +1171,8 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       );
     });
 
-    test.each(["My_Clip", "4gpu.prod", "4gpu", "a.b"])("on the name %s", (fullnameOverride) => {
+    test("on a name, with its rule; chart-names has every kind", () => {
+      const fullnameOverride = "My_Clip";
       expect(rejectionOf({ fullnameOverride })).toBe(
         `fullnameOverride, or the release name with nameOverride, must be a valid Service name (a-z, 0-9 and -, starting with a letter and not ending with -), got ${fullnameOverride}`,
       );
