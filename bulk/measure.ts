@@ -36,7 +36,7 @@ export async function measureRate(env: BulkEnv, seconds: number): Promise<Measur
   if (remaining === 0) return { secondsPerImage: [], remaining };
   const opened = await openPipeline(job.model, env);
   const { pipeline, batchSize } = opened;
-  const reader = openSourceReader(env.BULK_PATIENCE_SECONDS);
+  const reader = openSourceReader(env.BULK_PATIENCE_SECONDS, env.BULK_MEMORY_MIB * 2 ** 20);
   const batchAt: number[] = [];
   let settled = 0;
   const isComplete = () =>

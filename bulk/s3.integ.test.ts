@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import { execa, type ResultPromise } from "execa";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { loadImages, makeLoadImages } from "../model-tools/samples/load-images.ts";
+import { readJob } from "./job/job.ts";
 import { openStore } from "./store/open-store.ts";
 import { FaultyEndpoint } from "./test-faulty-endpoint.ts";
 import { failuresOf, plannedJob, tableOf, temporaryFolder, tinyWorker } from "./test-job.ts";
@@ -160,6 +161,10 @@ describe.skipIf(program === undefined)("with an S3 server (CLIPSTACK_S3_SERVER)"
     const store = await openStore("s3://photos", 0);
     await expect(store.read("a")).rejects.toThrow(
       "the credentials must be valid, got SignatureDoesNotMatch",
+    );
+    endpoint.reject = () => ({ status: 404, code: "XAdminUserNotFound" });
+    await expect(readJob(store)).rejects.toThrow(
+      "s3://photos/job.json: cannot be used: XAdminUserNotFound (HTTP 404): injected",
     );
     endpoint.reject = () => ({ status: 403, code: "AccessDenied" });
     await expect(store.write("a", "b")).rejects.toThrow("s3://photos/a: access is denied");

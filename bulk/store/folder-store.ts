@@ -1,6 +1,7 @@
 import type { Stats } from "node:fs";
 import { link, open, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
+import { UserError } from "../../contract/user-error.ts";
 import { abandonedAfterMs, makeFolder, ownSuffix } from "../../model-tools/files/publish-file.ts";
 import { type Store, type StoredObject, StoreError, type StoreErrorCode } from "./store.ts";
 
@@ -38,12 +39,14 @@ export function openFolderStore(folder: string): Store {
     },
     read: (key, etag = "") =>
       ofFolder(pathOf(key), async () => {
+        requireFile(pathOf(key), await stat(pathOf(key)));
         const content = await readFile(pathOf(key));
         if (etag !== "") requireEtag(pathOf(key), await stat(pathOf(key)), etag);
         return content;
       }),
     stream: (key, etag = "") =>
       ofFolder(pathOf(key), async () => {
+        requireFile(pathOf(key), await stat(pathOf(key)));
         const file = await open(pathOf(key));
         requireEtag(pathOf(key), await file.stat(), etag);
         return file.createReadStream();
@@ -77,22 +80,31 @@ async function* objectsIn(root: string, parent: string): AsyncGenerator<StoredOb
   const entries = await readdir(join(root, parent), { withFileTypes: true }).catch(
     (error: NodeJS.ErrnoException) => {
       if (error.code === "ENOENT") return [];
+      if (error.code === "ENOTDIR") throw new UserError(`${root}: must be a folder, got a file`);
       throw new StoreError("denied", `${join(root, parent)}: cannot be listed: ${error.code}`);
     },
   );
   const named = entries
     .filter(({ name }) => !name.startsWith("."))
     .map((entry) => ({ entry, key: `${parent}${entry.name}${entry.isDirectory() ? "/" : ""}` }))
-    .sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
+    .sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)))
+    // several names that are not UTF-8 may be equal here
+    .filter(({ key }, at, all) => key !== all[at - 1]?.key);
   for (const { entry, key } of named) {
     if (entry.isDirectory()) {
       yield* objectsIn(root, key);
       continue;
     }
-    // a link to a file counts as a file; it may point nowhere
+    // a link to a file counts as a file; reading explains what has no status, such as a link to nowhere
     const stats = await stat(join(root, key)).catch(() => undefined);
-    if (stats?.isFile()) yield { key, bytes: stats.size, etag: etagOf(stats) };
+    if (stats === undefined) yield { key, bytes: 0, etag: "" };
+    else if (stats.isFile()) yield { key, bytes: stats.size, etag: etagOf(stats) };
   }
+}
+
+/** Reading a pipe or device would not end. */
+function requireFile(path: string, stats: Stats): void {
+  if (!stats.isFile()) throw new StoreError("missing", `${path}: must be a file`);
 }
 
 /** @param etag - Empty: any. */
@@ -107,13 +119,15 @@ function etagOf({ size, mtimeMs }: Stats): string {
 
 const codes: Readonly<Record<string, readonly [StoreErrorCode, string]>> = {
   ENOENT: ["missing", "does not exist"],
-  EISDIR: ["missing", "is a folder"],
   EACCES: ["denied", "access is denied"],
   EPERM: ["denied", "access is denied"],
   EROFS: ["denied", "the file system is read-only"],
   ENOTDIR: ["denied", "its parent is not a folder"],
   ENOSPC: ["full", "the disk is full"],
   EDQUOT: ["full", "the disk quota is exhausted"],
+  EMFILE: ["unavailable", "too many files are open"],
+  ENFILE: ["unavailable", "too many files are open"],
+  ENOMEM: ["unavailable", "no memory is free"],
 };
 
 async function ofFolder<T>(path: string, work: () => Promise<T>): Promise<T> {
@@ -121,8 +135,9 @@ async function ofFolder<T>(path: string, work: () => Promise<T>): Promise<T> {
     return await work();
   } catch (error) {
     const { code = "" } = error as NodeJS.ErrnoException;
-    const [kind, problem] = codes[code] ?? [];
-    if (kind === undefined) throw error;
+    if (error instanceof StoreError || code === "") throw error;
+    const [kind, found] = codes[code] ?? (["denied", `cannot be used: ${code}`] as const);
+    const problem = path.includes("\ufffd") ? "its name must be UTF-8" : found;
     throw new StoreError(kind, `${path}: ${problem}`, { cause: error });
   }
 }

@@ -36,7 +36,7 @@ function s3Client(): S3Client {
   const { AWS_ENDPOINT_URL_S3: endpoint = process.env.AWS_ENDPOINT_URL, AWS_REGION } = process.env;
   const isOther = endpoint !== undefined && endpoint !== "";
   sharedClient ??= new S3Client({
-    region: AWS_REGION ?? process.env.AWS_DEFAULT_REGION ?? (isOther ? "us-east-1" : undefined),
+    region: AWS_REGION || process.env.AWS_DEFAULT_REGION || (isOther ? "us-east-1" : undefined),
     // retried below, for as long as configured
     maxAttempts: 1,
     requestHandler: {
@@ -151,12 +151,14 @@ function storeErrorOf(error: S3Error, what: string): StoreError {
     );
   }
   if (name === "NoSuchBucket") return of("unavailable", "the bucket does not exist");
-  if (status === 404) return of("missing", "does not exist");
+  // not every 404: a job that seems to be missing would be planned again
+  if (name === "NoSuchKey") return of("missing", "does not exist");
   // 409: another conditional write is in progress
   if (status === 412 || (status === 409 && name === "ConditionalRequestConflict")) {
     return of("changed", "has changed since the job was planned");
   }
   if (status === 403) return of("denied", "access is denied");
-  const problem = connection ?? (status === undefined ? message : `${name} (HTTP ${status})`);
+  const problem =
+    connection ?? (status === undefined ? message : `${name} (HTTP ${status}): ${message}`);
   return of("unavailable", `cannot be used: ${problem.split("\n", 1)[0]}`);
 }

@@ -29,7 +29,7 @@ export async function planRun(
       await planJob({
         store,
         source,
-        entries: listSource(source),
+        entries: listSource(source, env.BULK_PATIENCE_SECONDS),
         model: env.MODELS?.[0] ?? defaultModel,
         vectors: env.BULK_VECTORS,
         usdPerWorkerHour: env.BULK_USD_PER_HOUR,

@@ -55,7 +55,7 @@ export const bulkEnv = z
     BULK_MEMORY_MIB: whole(64, 1_048_576)
       .default(384)
       .describe(
-        "Memory for image files, decoded pixels and model input, in MiB, in addition to that of the model and the process. Reading pauses while it is in use. A single image that needs more is decoded alone.",
+        "Memory for image files, decoded pixels and model input, in MiB, in addition to that of the model and the process. Reading pauses while it is in use. A single image that needs more is decoded alone; a larger file is an error.",
       ),
     BULK_READS: whole(1, 1_024).default(32).describe("Images that are read concurrently."),
     BULK_MAX_ERROR_SHARE: z.coerce

@@ -70,7 +70,7 @@ export async function runBulkWorker(
       store,
       job,
       pipeline,
-      reader: openSourceReader(env.BULK_PATIENCE_SECONDS),
+      reader: openSourceReader(env.BULK_PATIENCE_SECONDS, env.BULK_MEMORY_MIB * 2 ** 20),
       fingerprint,
       worker: env.JOB_COMPLETION_INDEX,
       staleSeconds: env.BULK_STALE_SECONDS,

@@ -29,9 +29,9 @@ export interface PlanArguments extends EstimateArguments, ModelArguments {
 export async function planBulk(source: string | undefined, args: PlanArguments): Promise<string> {
   const from = sourceOf(source, args.from);
   const { job, ...counts } = await planJob({
-    store: await openStore(args.job),
+    store: await openStore(args.job, args.patience),
     source: from,
-    entries: listSource(from),
+    entries: listSource(from, args.patience),
     model: namedModel(args.model),
     vectors: args.vectors,
     shardImages: args.shardImages,
