@@ -22,8 +22,14 @@ export interface ConsolidateOptions {
   readonly rowsPerFile: number;
 }
 
+/** Files of each format, with their numbers. */
+const tableFiles: Readonly<Record<TableFormat, RegExp>> = {
+  parquet: /^table_(\d+)\.parquet$/,
+  npy: /^(?:img_emb\/img_emb_(\d+)\.npy|metadata\/metadata_(\d+)\.parquet)$/,
+};
+
 /**
- * Writes the table of a job as few large files, with one of them in memory.
+ * Writes the table of a job as few large files, with one of them in memory. Then removes the other files of an earlier table.
  *
  * @throws {UserError} if the job is not done, or a part is damaged or of another job
  */
@@ -33,6 +39,12 @@ export async function consolidate({
   format,
   rowsPerFile,
 }: ConsolidateOptions): Promise<{ readonly rows: number; readonly files: number }> {
+  const parts = `${store.address}/${keys.parts}`;
+  if (`${target.address}/`.startsWith(parts)) {
+    throw new UserError(
+      `${target.address}: must not be in ${parts}, which has the parts of the job`,
+    );
+  }
   const job = await readJob(store);
   const done = await doneShards(store, job);
   if (done.size < job.shards.length) {
@@ -49,12 +61,15 @@ export async function consolidate({
   };
   requireNone(await foreignParts(store, job));
   let batches: RecordBatch[] = [];
-  let [rows, files, pending] = [0, 0, 0];
+  let [rows, pending] = [0, 0];
+  const names = new Set<string>();
   // digits so that names sort as numbers do
   const digits = String(job.shards.length).length;
   const flush = async () => {
-    await writeFile(target, format, String(files).padStart(digits, "0"), new Table(batches));
-    [batches, pending, files] = [[], 0, files + 1];
+    const name = String(names.size).padStart(digits, "0");
+    await writeFile(target, format, name, new Table(batches));
+    names.add(name);
+    [batches, pending] = [[], 0];
   };
   for (let shard = 0; shard < job.shards.length; shard++) {
     const { table, problems } = await openPart(store, job, shard, fingerprint);
@@ -66,7 +81,12 @@ export async function consolidate({
     if (pending >= rowsPerFile) await flush();
   }
   if (pending > 0) await flush();
-  return { rows, files };
+  for await (const { key } of target.list()) {
+    const [, ...found] = tableFiles[format].exec(key) ?? [];
+    const name = found.find((group) => group !== undefined);
+    if (name !== undefined && !names.has(name)) await target.remove(key);
+  }
+  return { rows, files: names.size };
 }
 
 async function writeFile(

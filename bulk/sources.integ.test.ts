@@ -13,7 +13,14 @@ import { tableSource } from "./job/source.ts";
 import { openStore } from "./store/open-store.ts";
 import { parquetBytes, parquetTable } from "./table/arrow-parquet.ts";
 import { readPart } from "./table/part.ts";
-import { failuresOf, plannedJob, tableOf, temporaryFolder, tinyWorker } from "./test-job.ts";
+import {
+  failuresOf,
+  filesIn,
+  plannedJob,
+  tableOf,
+  temporaryFolder,
+  tinyWorker,
+} from "./test-job.ts";
 import { verifyJob } from "./verify.ts";
 import { runBulkWorker } from "./work/worker.ts";
 
@@ -52,6 +59,7 @@ test("embeds the images of tar files, and a damaged tar file is an error", async
   }
   tar.finalize();
   await written;
+  await copyFile(join(photos, names[0]!), join(source, "c.tar#1.jpg"));
   await writeFile(join(source, "b.tar"), (await readFile(join(source, "a.tar"))).fill(1, 30_000));
   const folder = await ranJob(source);
   const [first] = await tableOf(folder);
@@ -59,9 +67,14 @@ test("embeds the images of tar files, and a damaged tar file is an error", async
   expect((await hashes(folder)).slice(0, names.length)).toEqual(await hashes(job));
   expect((await failuresOf(folder)).at(-1)).toMatchObject({
     uri: join(source, "b.tar"),
-    code: "changed",
+    code: "undecodable_image",
   });
-  expect(await verifyJob(await tinyWorker(folder), 0)).toMatchObject({ findings: [] });
+  const findings = async () => (await verifyJob(await tinyWorker(folder), 0)).findings;
+  expect(await findings()).toEqual([]);
+  // a member without row and error is known only by its number
+  const count = (await failuresOf(folder)).length;
+  await writeFile(join(folder, "errors/000000.parquet"), "damaged");
+  expect((await findings())[0]).toBe(`errors/000000.parquet: must have ${count} rows, got 0`);
 });
 
 test("embeds the URIs of CSV and Parquet files", async () => {
@@ -156,6 +169,21 @@ test("consolidates parts into few files, as Parquet and as NumPy files with meta
   expect(values.subarray(width, 2 * width)).toEqual(expected[21]!.embedding);
   const metadata = parquetTable(await target.read("metadata/metadata_1.parquet"));
   expect(metadata.getChild("uri")?.get(1)).toBe(expected[21]!.uri);
+  // into fewer files: rows must not be there twice
+  for (const format of ["parquet", "npy"] as const)
+    await consolidate({ store, target, rowsPerFile: 100, format });
+  expect(await filesIn(target.address)).toEqual([
+    ".drafts",
+    "img_emb",
+    "metadata",
+    "table_0.parquet",
+  ]);
+  expect(await filesIn(target.address, "img_emb")).toEqual(["img_emb_0.npy"]);
+  expect(await filesIn(target.address, "metadata")).toEqual(["metadata_0.parquet"]);
+  const parts = await openStore(join(job, "parts"));
+  await expect(
+    consolidate({ store, target: parts, rowsPerFile: 1, format: "npy" }),
+  ).rejects.toThrow(`${job}/parts: must not be in ${job}/parts/, which has the parts of the job`);
 });
 
 test("fails to consolidate parts that are damaged or of another job, and names them", async () => {

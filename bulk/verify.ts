@@ -91,16 +91,24 @@ async function readShard(
   ]);
   const problems = [...part.problems];
   const rows = part.table === undefined ? [] : rowsOf(part.table);
-  const failures = await store.read(keys.errors(shard)).then(readFailures, (error: unknown) => {
-    if (error instanceof StoreError && error.code === "missing") return [];
-    throw error;
-  });
+  const failures = await store
+    .read(keys.errors(shard))
+    .then(readFailures)
+    .catch((error: unknown) => {
+      // damaged, or missing because there are none: the number of rows tells
+      if (!(error instanceof StoreError) || error.code === "missing") return [];
+      throw error;
+    });
   const key = keys.part(shard);
+  if (failures.length !== part.failures) {
+    problems.push(`${keys.errors(shard)}: must have ${part.failures} rows, got ${failures.length}`);
+  }
+  const inManifest = new Set(manifest.map(({ uri }) => uri));
   const found = new Map<string, number>();
   for (const { uri } of [...rows, ...failures]) {
     if (seen.has(uri)) problems.push(`${key}: ${uri} is in the table or the errors twice`);
     seen.add(uri);
-    const entry = uri.replace(/(\.tar)#.*$/is, "$1");
+    const entry = inManifest.has(uri) ? uri : uri.replace(/(\.tar)#.*$/is, "$1");
     found.set(entry, (found.get(entry) ?? 0) + 1);
   }
   for (const { uri } of manifest) {
@@ -134,7 +142,7 @@ async function embedAgain(
       );
       return [];
     }
-    const reader = openSourceReader(env.BULK_PATIENCE_SECONDS);
+    const reader = openSourceReader(env.BULK_PATIENCE_SECONDS, env.BULK_MEMORY_MIB * 2 ** 20);
     const results = sample
       .filter(({ uri }) => !/\.tar#/i.test(uri))
       .map(async (row) => {

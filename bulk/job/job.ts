@@ -75,6 +75,15 @@ export const shardClaim = z.object({
 });
 export type ShardClaim = z.infer<typeof shardClaim>;
 
+/** Returns whether a worker has made no progress for the given time. A claim from the future, of another clock, is stale too. */
+export function isStale(
+  { beatAt }: Pick<ShardClaim, "beatAt">,
+  staleSeconds: number,
+  now = Date.now(),
+): boolean {
+  return !(Math.abs(now - Date.parse(beatAt)) <= staleSeconds * 1000);
+}
+
 /** `records/<shard>.<hash>.json`: result of a shard, written after its part. */
 export const shardRecord = z.object({
   ...shardClaim.omit({ beatAt: true, images: true }).shape,

@@ -4,6 +4,7 @@ import type { Store } from "../store/store.ts";
 import { parquetTable } from "../table/arrow-parquet.ts";
 import { fingerprintOf } from "../table/part.ts";
 import { type BulkJob, keys, readJson, shardRecord } from "./job.ts";
+import { errorCount } from "./status.ts";
 
 /** Reads the part of a shard that is done. Each problem begins with its key; without a table it is damaged. */
 export async function openPart(
@@ -11,13 +12,19 @@ export async function openPart(
   job: BulkJob,
   shard: number,
   fingerprint: string | undefined,
-): Promise<{ readonly table?: Table; readonly problems: readonly string[] }> {
+): Promise<{
+  readonly table?: Table;
+  /** Images in the errors. */
+  readonly failures: number;
+  readonly problems: readonly string[];
+}> {
   const key = keys.part(shard);
   const [content, record] = await Promise.all([
     store.read(key),
     readJson(store, keys.record(shard, job.shards[shard]!.hash), shardRecord),
   ]);
   const problems: string[] = [];
+  const failures = errorCount(record?.errors ?? {});
   if (content.length !== record?.partBytes) {
     problems.push(`${key}: must have ${record?.partBytes} bytes, got ${content.length}`);
   }
@@ -27,10 +34,10 @@ export async function openPart(
     if (got !== fingerprint) {
       problems.push(`${key}: must have the fingerprint ${fingerprint}, got ${got}`);
     }
-    return { table, problems };
+    return { table, failures, problems };
   } catch (error) {
     problems.push(`${key}: must be a Parquet file: ${messageOf(error).split("\n", 1)[0]}`);
-    return { problems };
+    return { failures, problems };
   }
 }
 

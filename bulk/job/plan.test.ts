@@ -1,10 +1,10 @@
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, expect, test } from "vitest";
-import { modelCatalogue } from "../../contract/models/index.ts";
+import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
 import { openStore } from "../store/open-store.ts";
 import { filesIn, plannedJob, temporaryFolder } from "../test-job.ts";
-import { readJob, readManifest } from "./job.ts";
+import { doneShards, keys, readJob, readManifest } from "./job.ts";
 
 let source: string;
 let folder: string;
@@ -65,6 +65,26 @@ test("planning again replaces the manifests of changed shards only, and adds sha
   expect(await filesIn(folder, "manifest")).toHaveLength(4);
 });
 
+test("a shard whose images are again those of an earlier plan is embedded again", async () => {
+  const entries = async function* (etag: string) {
+    yield { uri: "/a.jpg", bytes: 1, etag };
+  };
+  const plan = (etag: string) => plannedJob(source, folder, { entries: entries(etag) });
+  const store = await openStore(folder);
+  for (const etag of ["1", "2"]) {
+    const { hash } = (await plan(etag)).job.shards[0]!;
+    await store.write(keys.record(0, hash), "{}");
+  }
+  await store.write(keys.part(0), "rows of the second plan");
+  const { job } = await plan("1");
+  expect(await doneShards(store, job)).toEqual(new Set());
+});
+
+test("a slash at the end of the source is no other source", async () => {
+  await plannedJob(source, folder);
+  expect(await plannedJob(`${source}/`, folder)).toMatchObject({ added: 0 });
+});
+
 test("fails if the job would lie among the images", async () => {
   await expect(plannedJob(`${source}/`, source)).rejects.toThrow(
     `${source}: the job must not be the folder of the images; choose another one, such as ${source}-job`,
@@ -78,6 +98,9 @@ test("fails if the folder has a job of another model or source", async () => {
   await expect(plannedJob(source, folder, { model })).rejects.toThrow(
     `${folder}: model must be 'openclip-vit-b32', as in the existing job, got '${model.name}'; choose another folder for another job`,
   );
+  await expect(
+    plannedJob(source, folder, { model: { ...defaultModel, description: "other" } as never }),
+  ).rejects.toThrow("got 'openclip-vit-b32' of another version;");
   const other = await temporaryFolder();
   await expect(plannedJob(other, folder)).rejects.toThrow(`source must be '${source}'`);
 });

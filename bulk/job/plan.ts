@@ -40,7 +40,7 @@ export interface PlanResult {
  */
 export async function planJob(options: PlanOptions): Promise<PlanResult> {
   const { store, source, entries, model, vectors, usdPerWorkerHour, run } = options;
-  if (store.address === source.replace(/\/$/, "")) {
+  if (store.address === withoutSlash(source)) {
     throw new UserError(
       `${store.address}: the job must not be the folder of the images; choose another one, such as ${store.address}-job`,
     );
@@ -90,7 +90,7 @@ export async function planJob(options: PlanOptions): Promise<PlanResult> {
 
 function requireSameJob(job: BulkJob, { store, source, model, vectors }: PlanOptions): void {
   const facts = [
-    ["source", job.source, source],
+    ["source", withoutSlash(job.source), withoutSlash(source)],
     ["model", JSON.stringify(job.model), JSON.stringify(model)],
     ["vectors", job.vectors, vectors],
   ] as const;
@@ -98,11 +98,14 @@ function requireSameJob(job: BulkJob, { store, source, model, vectors }: PlanOpt
     if (existing === requested) continue;
     const [is, got] =
       name === "model" ? [job.model.name, model.name] : ([existing, requested] as const);
+    const other = is === got ? " of another version" : "";
     throw new UserError(
-      `${store.address}: ${name} must be '${is}', as in the existing job, got '${got}'; choose another folder for another job`,
+      `${store.address}: ${name} must be '${is}', as in the existing job, got '${got}'${other}; choose another folder for another job`,
     );
   }
 }
+
+const withoutSlash = (location: string) => location.replace(/\/$/, "");
 
 /** Writes another manifest if a listed entry differs or is gone. Removes the entries of the shard from `listed`. */
 async function updatedShard(
@@ -122,7 +125,11 @@ async function updatedShard(
     return entry ?? [];
   });
   const isSame = now.length === before.length && now.every((e, at) => e.etag === before[at]!.etag);
-  return isSame ? shard : await writeManifest(store, index, now);
+  if (isSame) return shard;
+  const updated = await writeManifest(store, index, now);
+  // of an earlier plan with the same images: the part has changed since
+  await store.remove(keys.record(index, updated.hash));
+  return updated;
 }
 
 async function writeManifest(store: Store, index: number, entries: readonly ManifestEntry[]) {

@@ -49,6 +49,11 @@ test("computes rate, time left and cost from the worker's records and claim", ()
   });
 });
 
+test("a claim whose time is in the future, of another clock, is stale", () => {
+  const { shards } = statusOf(job, [record], [{ ...claim, beatAt: at(1_000) }], 120, 16_000);
+  expect(shards).toMatchObject({ running: 0, stale: 1 });
+});
+
 test("a worker without progress is stale, and has no rate", () => {
   const status = statusOf(job, [record], [claim], 120, 136_000);
   expect(status).toMatchObject({ shards: { running: 0, stale: 1 }, imagesPerSecond: 0 });

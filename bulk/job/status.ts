@@ -3,6 +3,7 @@ import type { Store } from "../store/store.ts";
 import {
   type BulkJob,
   doneShards,
+  isStale,
   keys,
   readJson,
   type ShardClaim,
@@ -91,7 +92,7 @@ export function statusOf(
   staleSeconds: number,
   now = Date.now(),
 ): JobStatus {
-  const isFresh = ({ beatAt }: ShardClaim) => now - Date.parse(beatAt) <= staleSeconds * 1000;
+  const isFresh = (claim: ShardClaim) => !isStale(claim, staleSeconds, now);
   const sum = <T>(items: readonly T[], of: (item: T) => number) =>
     items.reduce((total, item) => total + of(item), 0);
   const errors: Record<string, number> = {};

@@ -2,6 +2,7 @@ import { hostname } from "node:os";
 import { UserError } from "../../contract/user-error.ts";
 import {
   type BulkJob,
+  isStale,
   keys,
   readJson,
   readManifest,
@@ -217,10 +218,6 @@ export class ShardTask {
     this.#claimWritten = this.#context.store.write(keys.claim(this.shard), text);
     await this.#claimWritten;
   }
-}
-
-export function isStale({ beatAt }: Pick<ShardClaim, "beatAt">, staleSeconds: number): boolean {
-  return Date.now() - Date.parse(beatAt) > staleSeconds * 1000;
 }
 
 export function countsOf(codes: readonly string[]): Readonly<Record<string, number>> {

@@ -12,7 +12,7 @@ import {
 import { runWorkerProcesses } from "../../bulk/worker-processes.ts";
 import type { ModelPrecision } from "../../contract/server/server-env.ts";
 import { projectRepository } from "../../model-tools/files/folders.ts";
-import { formatCount } from "../../report/document/number-format.ts";
+import { counted, formatCount } from "../../report/document/number-format.ts";
 import { startStatusLine } from "../../report/status-line.ts";
 import { towerFile } from "../model/model-option.ts";
 import { saveBulkReport } from "./bulk-report.ts";
@@ -86,7 +86,11 @@ export async function runBulk(location: string, args: RunArguments): Promise<num
     console.log(statusText(after));
     if (args.report !== undefined) saveBulkReport(args.report, job, after);
     const isDone = after.shards.done === after.shards.total;
-    return code === 0 && !isDone ? 1 : code;
+    if (code !== 0 || isDone) return code;
+    console.error(
+      `${counted(after.shards.running, "shard")} in progress with workers of another run: run again when they end, or ${staleSeconds} s after their latest progress`,
+    );
+    return 1;
   } finally {
     line.end();
     process.off("SIGINT", onSignal).off("SIGTERM", onSignal);
