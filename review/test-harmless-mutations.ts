@@ -14,7 +14,7 @@ export const harmless: Readonly<Record<string, string>> = {
     otu: healthcheck.test network_data.gateway network_data.global_ipv6_address network_data.ip_address network_data.ipv6_gateway network_data.mac_address
     ou: name
     t: attach
-    u: healthcheck image stop_signal`,
+    u: healthcheck image labels log_driver stop_signal`,
   docker_image: `ao: timeouts timeouts.create
     aou: id image_id
     o: triggers
@@ -25,10 +25,10 @@ export const harmless: Readonly<Record<string, string>> = {
     au: driver ipam_config scope
     o: name
     ou: internal
-    u: ipam_config.aux_address ipam_config.ip_range options`,
+    u: ipam_config.aux_address ipam_config.ip_range labels options`,
   docker_volume: `o: name
     ou: id mountpoint
-    u: driver`,
+    u: driver labels`,
   helm_release: `ao: cleanup_on_fail max_history render_subchart_notes status timeout timeouts timeouts.create timeouts.delete timeouts.update version
     o: atomic create_namespace description force_update lint name namespace recreate_pods replace wait wait_for_jobs
     ot: timeouts.read`,
@@ -41,7 +41,13 @@ export const harmless: Readonly<Record<string, string>> = {
   kubernetes_cluster_role_binding: `o: metadata.labels.* role_ref.api_group role_ref.kind subject.kind subject.name subject.namespace
     ot: metadata.generate_name
     ou: metadata.name`,
-  kubernetes_deployment: `a: metadata.labels spec.strategy.rolling_update.max_surge spec.strategy.type spec.template.metadata spec.template.spec.active_deadline_seconds spec.template.spec.container.lifecycle.pre_stop.exec spec.template.spec.container.port.host_port spec.template.spec.container.port.protocol spec.template.spec.container.startup_probe.http_get spec.template.spec.container.termination_message_path spec.template.spec.container.volume_mount.mount_propagation spec.template.spec.dns_policy spec.template.spec.restart_policy spec.template.spec.service_account_name spec.template.spec.topology_spread_constraint.min_domains spec.template.spec.volume.empty_dir
+  kubernetes_config_map: `a: metadata.labels
+    ao: data data.models.json metadata.namespace
+    aot: metadata.labels.*
+    aou: id metadata.generation metadata.resource_version metadata.uid
+    o: binary_data immutable metadata.generate_name
+    ou: metadata.name`,
+  kubernetes_deployment: `a: metadata.labels spec.template.metadata.annotations spec.template.metadata.annotations.checksum/models spec.strategy.rolling_update.max_surge spec.strategy.type spec.template.metadata spec.template.spec.active_deadline_seconds spec.template.spec.container.lifecycle.pre_stop.exec spec.template.spec.container.port.host_port spec.template.spec.container.port.protocol spec.template.spec.container.startup_probe.http_get spec.template.spec.container.termination_message_path spec.template.spec.container.volume_mount.mount_propagation spec.template.spec.dns_policy spec.template.spec.restart_policy spec.template.spec.service_account_name spec.template.spec.topology_spread_constraint.min_domains spec.template.spec.volume.empty_dir
     ao: spec.min_ready_seconds spec.progress_deadline_seconds spec.revision_history_limit spec.template.metadata.labels spec.template.spec.container.env.value spec.template.spec.container.image_pull_policy spec.template.spec.container.liveness_probe.initial_delay_seconds spec.template.spec.container.port.container_port spec.template.spec.container.readiness_probe.initial_delay_seconds spec.template.spec.container.startup_probe.http_get.path spec.template.spec.container.startup_probe.http_get.port spec.template.spec.container.startup_probe.http_get.scheme spec.template.spec.container.startup_probe.initial_delay_seconds spec.template.spec.container.startup_probe.success_threshold spec.template.spec.container.startup_probe.timeout_seconds spec.template.spec.container.volume_mount.mount_path spec.template.spec.topology_spread_constraint.max_skew spec.template.spec.topology_spread_constraint.topology_key spec.template.spec.topology_spread_constraint.when_unsatisfiable spec.template.spec.volume.empty_dir.medium spec.template.spec.volume.empty_dir.size_limit
     aot: metadata.labels.* spec.template.metadata.labels.* spec.template.spec.container.lifecycle.pre_stop.exec.command spec.template.spec.topology_spread_constraint.match_label_keys
     aou: id metadata.generation metadata.resource_version metadata.uid
@@ -99,7 +105,7 @@ export const harmless: Readonly<Record<string, string>> = {
     ot: spec.external_ips
     otu: spec.cluster_ips status.load_balancer.ingress
     ou: metadata.name spec.cluster_ip spec.health_check_node_port spec.port.node_port
-    u: spec.session_affinity_config`,
+    u: spec.port.target_port spec.session_affinity_config`,
   kubernetes_service_account: `o: automount_service_account_token metadata.generate_name metadata.namespace timeouts
     ot: metadata.labels.*
     ou: default_secret_name id metadata.generation metadata.name metadata.resource_version metadata.uid`,

@@ -275,3 +275,34 @@ test("does not report rules as passed for resources that they do not cover", () 
     "1 resource of hashicorp/aws is covered only by the rules of pack core: aws_security_group_rule.",
   );
 });
+
+test.each(["kubernetes_config_map_v1.a", "kubernetes_secret.a"])(
+  "another configuration of pods is not judged: %s",
+  (address) => {
+    const [before, after] = ["a", "b"].map((text) => ({ data: { "app.conf": text } }));
+    const level = (...actions: readonly string[]) =>
+      reviewOf([
+        plannedChange([{ address, actions, after, ...(actions[0] === "update" && { before }) }]),
+      ]).verdict;
+    expect(level("create").level).toBe("safe");
+    expect(level("update").reasons.join()).toContain("does not know (data.app.conf) changes");
+  },
+);
+
+test("an attribute that is not set has a default, which is unknown when a resource is created", () => {
+  const unknown = (after_unknown: object, before?: object) =>
+    reviewOf([
+      plannedChange([
+        {
+          address: "docker_container.a",
+          actions: [before === undefined ? "create" : "update"],
+          before,
+          after: { name: "a" },
+          more: { after_unknown },
+        },
+      ]),
+    ]).verdict.level;
+  expect(unknown({ labels: true, log_driver: true })).toBe("safe");
+  expect(unknown({ security_opts: true })).toBe("attention");
+  expect(unknown({ labels: true }, { name: "a" })).toBe("attention");
+});

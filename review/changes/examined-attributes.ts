@@ -9,9 +9,9 @@ import { changedPaths, isUnset, leavesOf } from "../input/value-paths.ts";
 const restrictions =
   /(^|\.)(memory|cpus|user|security_opts|capabilities\.drop|healthcheck\.test|restart|read_only\w*|seccomp_profile\.type|run_as_\w+|allow_privilege_escalation|limits\.[\w.]+|internal|hard\.[\w./]+|spec\.limit\..+|(liveness|readiness)_probe\..+|must_run|start|pod-security\..+|from\..+|ports\.port|policy_types|triggers\.content|name|image|metric\..+|(max|min)_(replicas|available|unavailable)|scale_target_ref\..+|match_labels\..+|selector\..+|template\.metadata\.labels\..+|spec\.type)$/;
 
-/** Attributes by which objects find each other, and programs: another value of them is not judged. */
+/** Attributes by which objects find each other, programs, and data of pods: another value of them is not judged. */
 const bindingNames =
-  /^(spec\.(pod_)?selector\..+|spec\.template\.metadata\.labels\..+|spec\.(template|job_template)\.(.+\.)?container\.(command|args))$/;
+  /^((binary_)?data(\.(?!models\.json$).+)?|spec\.(pod_)?selector\..+|spec\.template\.metadata\.labels\..+|spec\.(template|job_template)\.(.+\.)?container\.(command|args))$/;
 
 /** Attributes that a change sets to values, or removes, that the review does not understand: `group_add`, `ports.ip`. */
 export function unexaminedAttributes({
@@ -45,7 +45,7 @@ export function unexaminedAttributes({
   // references in a synthesized file are no missing values
   const hiddenUntilApply = (actions === undefined ? [] : unknown)
     .map(attributeOf)
-    .filter((attribute) => !isComputed(type, attribute));
+    .filter((it) => !isComputed(type, it) && !(old === undefined && defaults.test(it)));
   return [...new Set([...found, ...hiddenUntilApply])].sort();
 }
 
@@ -62,6 +62,10 @@ const computed: Readonly<Record<string, RegExp>> = {
   kubernetes:
     /^(id|status|default_secret_name|(.*\.)?metadata\.(generation|resource_version|uid|name)|subject\.api_group|spec\.(replicas|cluster_ips?|health_check_node_port|(external|internal)_traffic_policy|ip_famil(ies|y_policy)|session_affinity_config|port\.node_port|behavior\.scale_up|target_cpu_utilization_percentage)|spec\.template\.spec\.(hostname|image_pull_secrets|node_name|readiness_gate|scheduler_name|container\.termination_message_policy|container\.resources\.limits))(\.|$)/,
 };
+
+/** Attributes with a harmless default, which is unknown when a resource is created. */
+const defaults =
+  /^(labels|log_driver|spec\.(port\.target_port|strategy|template\.spec\.(service_account_name|container\.image_pull_policy)))$/;
 
 function isComputed(type: string, attribute: string): boolean {
   const pattern = computed[type.startsWith("kubernetes_") ? "kubernetes" : type];

@@ -1,12 +1,13 @@
 import { isLoopback } from "../../contract/loopback.ts";
 import { grpcTarget } from "../../contract/server/server-env.ts";
 import { chartDocuments, chartKey } from "../facts/chart-documents.ts";
+import { normalPath, runtimeSocket } from "../facts/host-paths.ts";
 import type { Values } from "../input/change.ts";
 import { baseType, type ExaminedType } from "../input/resource-types.ts";
 import { hidden } from "../input/secrets.ts";
 import { isOneShot, objectName, type StackFacts, withoutKey } from "../input/stack-facts.ts";
 import { subjectOf } from "../input/subject.ts";
-import { blockOf, blocksOf, isObject } from "../input/value-paths.ts";
+import { blockOf, blocksOf, hasNoContent, isObject } from "../input/value-paths.ts";
 import type { StackComparison } from "./impact-kinds.ts";
 
 export const exposureKinds = ["port", "authentication", "upstream", "privilege"] as const;
@@ -111,6 +112,7 @@ const finders: Readonly<Partial<Record<ExaminedType, Finder>>> = {
   kubernetes_cluster_role: ofRole,
   kubernetes_role_binding: ofBinding,
   kubernetes_cluster_role_binding: ofBinding,
+  kubernetes_network_policy: ofNetworkPolicy,
   kubernetes_gateway: route("Gateway"),
   kubernetes_httproute: route("HTTPRoute"),
   kubernetes_grpcroute: route("GRPCRoute"),
@@ -240,23 +242,26 @@ function privilegesOf(values: Values): readonly ResourceExposure[] {
   return found.map(privilege);
 }
 
-/** Host folders whose mount is equivalent to root access. */
-const sensitiveHostPaths = new Set(
-  "/ /bin /boot /dev /etc /home /lib /opt /proc /root /run /sbin /srv /sys /usr /var /var/lib /var/run /var/lib/docker /var/lib/kubelet /etc/kubernetes".split(
-    " ",
-  ),
-);
+/** Folders and files of a host whose mount is equivalent to root access, or contains keys or sockets. */
+const sensitiveHostPaths = [
+  /^\/((bin|boot|dev|etc|home|lib|opt|proc|root|run|sbin|srv|sys|usr|var|var\/lib|var\/run)?$|(boot|proc|root|run|sys|var\/run)\/)/,
+  /^\/dev\/(?!(shm|null|zero|u?random)$)|^\/home\/[^/]+(\/\.|$)|[./-]sock(et)?$/,
+  /^\/var\/lib\/(docker|containerd|kubelet|etcd|rancher)(\/|$)/,
+  /^\/etc\/(kubernetes|shadow|passwd|sudoers|ssh|cron|systemd|docker|pam\.d|ssl\/private|letsencrypt)/,
+];
 
-function hostPathRisks(path: string, owner: string): readonly string[] {
-  if (/(docker|containerd|crio|podman)\.sock$/.test(path)) {
+function hostPathRisks(source: string, owner: string): readonly string[] {
+  const path = normalPath(source);
+  if (runtimeSocket.test(path)) {
     return [
       path.endsWith("docker.sock")
         ? "mounts the Docker socket"
         : "mounts the container runtime socket",
     ];
   }
-  const normalized = path.replaceAll(/\/{2,}/g, "/").replace(/(?<=.)\/$/, "");
-  return sensitiveHostPaths.has(normalized) ? [`${normalized} of ${owner} is mounted`] : [];
+  return sensitiveHostPaths.some((it) => it.test(path))
+    ? [`${safe(path, /^[\w./-]{1,100}$/)} of ${owner} is mounted`]
+    : [];
 }
 
 const nameFormat = /^[\w.*:/-]{1,253}$/;
@@ -268,14 +273,15 @@ function ingress(name: string, hosts: readonly unknown[]): ResourceExposure {
   return port(`an Ingress, ${name}${named.length === 0 ? "" : `, for ${listed(named)}`}`);
 }
 
-/** Permissions to write, or to read Secrets. */
+/** Permissions to write, to read Secrets, or to connect to pods and nodes. */
 function ofRole(values: Values): readonly ResourceExposure[] {
   const only = (list: unknown, words: RegExp) =>
     Array.isArray(list) && list.every((it) => words.test(String(it)));
   return blocksOf(values.rule)
     .filter(
       ({ verbs, resources }) =>
-        !only(verbs, /^(get|list|watch)$/) || !only(resources ?? [], /^(?!secrets|\*)/),
+        !only(verbs, /^(get|list|watch)$/) ||
+        !only(resources ?? [], /^(?!secrets|\*|\w+\/(\*|exec|attach|portforward|proxy)$)/),
     )
     .map(({ verbs, resources, non_resource_urls: urls }) =>
       privilege(
@@ -298,6 +304,28 @@ function ofBinding(values: Values): readonly ResourceExposure[] {
         `${safe(subject.kind, nameFormat)} ${safe(subject.name, nameFormat)} has the ${safe(kind, nameFormat)} ${safe(name, nameFormat)}`,
       ),
     );
+}
+
+/** Connections that a network policy permits to all pods or ports, from every pod of the cluster or from any address. */
+function ofNetworkPolicy(values: Values): readonly ResourceExposure[] {
+  const spec = blockOf(values, "spec");
+  const isForAllPods = blocksOf(spec.pod_selector).every(hasNoContent);
+  return blocksOf(spec.ingress).flatMap(({ from, ports, port: own }) => {
+    const peers = blocksOf(from);
+    const isAnywhere =
+      peers.length === 0 ||
+      peers.some((it) => /\/[0-7]$/.test(String(blockOf(it, "ip_block").cidr)));
+    const isAnyPod = peers.some(
+      (it) =>
+        blocksOf(it.namespace_selector).some(hasNoContent) &&
+        blocksOf(it.pod_selector).every(hasNoContent),
+    );
+    const all = blocksOf(ports ?? own).map((it) => safe(it.port ?? "all", nameFormat));
+    if (!(isAnywhere || isAnyPod) || !(isForAllPods || all.length === 0)) return [];
+    const source = isAnywhere ? "any address" : "every pod of the cluster";
+    const which = all.length === 0 ? "every port" : `port ${all.join(", ")}`;
+    return [port(`${which} of ${isForAllPods ? "all" : "its"} pods, from ${source}`)];
+  });
 }
 
 /** Objects that route requests into the cluster. */

@@ -27,6 +27,11 @@ export function resourcesOf(change: StackChange, type: string): readonly Resourc
   return byType(change).get(type) ?? [];
 }
 
+/** Managed resources of every type after the change. */
+export function managedResources({ resources }: StackChange): readonly ResourceChange[] {
+  return resources.filter(({ mode, after }) => mode === "managed" && after !== undefined);
+}
+
 /** {@link resourcesOf}, with those declared as `kubernetes_manifest`. */
 export function objectsOf(change: StackChange, type: string): readonly ResourceChange[] {
   const manifests = resourcesOf(change, "kubernetes_manifest").flatMap((resource) => {

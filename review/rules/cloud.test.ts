@@ -28,6 +28,22 @@ test.each<readonly [string, object, readonly string[]]>([
     [],
   ],
   [
+    "kubernetes_cluster_role_binding_v1",
+    { role_ref: [{ name: "cluster-admin" }], subject: [{ name: "system:unauthenticated" }] },
+    ["permission-wildcard: subject.name must not be system:unauthenticated"],
+  ],
+  [
+    "kubernetes_cluster_role_binding",
+    { role_ref: [{ name: "view" }], subject: [{ name: "system:authenticated" }] },
+    [],
+  ],
+  [
+    "kubernetes_role_v1",
+    { rule: [{ verbs: ["*"], resources: ["*"] }] },
+    ["permission-wildcard: rule.verbs must not be *"],
+  ],
+  ["kubernetes_cluster_role", { rule: [{ verbs: ["*"], resources: ["pods"] }] }, []],
+  [
     "aws_vpc_security_group_ingress_rule",
     { ip_protocol: "-1", from_port: null, cidr_ipv4: "0.0.0.0/0" },
     ["open-to-all: every port must not be open to 0.0.0.0/0"],

@@ -1,4 +1,5 @@
 import { at, blocks, isSet, text } from "../facts/values.ts";
+import { managedResources } from "../facts/workloads.ts";
 import type { ResourceChange, StackChange, Values } from "../input/change.ts";
 import { hidden } from "../input/secrets.ts";
 import { few } from "../input/stack-facts.ts";
@@ -71,6 +72,21 @@ const wideGrants: readonly ValueRow[] = [
     /^(Owner|User Access Administrator|Role Based Access Control Administrator)$/,
   ],
   [/^azurerm_role_definition$/, "permissions.actions", /^\*$/],
+  [
+    /^kubernetes_(cluster_)?role_binding(_v1)?$/,
+    "subject.name",
+    /^system:((un)?authenticated|anonymous)$/,
+    ({ role_ref }) => /^(cluster-admin|admin|edit)$/.test(text(at(role_ref, "name")) ?? ""),
+  ],
+  [
+    /^kubernetes_(cluster_)?role(_v1)?$/,
+    "rule.verbs",
+    /^\*$/,
+    ({ rule: all }) =>
+      blocks(all).some(({ verbs, resources }) =>
+        [verbs, resources].every((it) => toList(it).includes("*")),
+      ),
+  ],
 ];
 
 /** Ingress rules of a firewall, with the providers' names of their fields. */
@@ -158,11 +174,7 @@ function textsAt(values: Values, [name = "", ...below]: readonly string[]): read
 
 /** Examines managed resources that exist after the change. */
 function eachResource(find: (resource: ResourceChange) => Iterable<string>) {
-  return each(
-    ({ resources }) =>
-      resources.filter(({ mode, after }) => mode === "managed" && after !== undefined),
-    (resource) => [...find(resource)],
-  );
+  return each(managedResources, (resource) => [...find(resource)]);
 }
 
 function* mustNot(rows: readonly ValueRow[], resource: ResourceChange) {

@@ -1,8 +1,10 @@
 import { podSecurity } from "../../contract/pods.ts";
 import { serviceContainers } from "../facts/service-containers.ts";
 import { at, blocks, isMissing, isUnknown, map, text, texts } from "../facts/values.ts";
-import { metadataOf, ofType } from "../facts/workloads.ts";
+import { managedResources, metadataOf, ofType } from "../facts/workloads.ts";
+import type { Path } from "../input/change.ts";
 import { hidden } from "../input/secrets.ts";
+import { leavesOf } from "../input/value-paths.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 
 /** Privileges, restarts and logs of containers, and the security level of their namespaces. */
@@ -11,12 +13,9 @@ export const containerRules: readonly ReviewRule[] = [
     id: "container-privileged",
     severity: "error",
     fix: "remove privileged and the capability",
-    find: each(ofType("docker_container"), ({ after = {} }) => [
-      ...(after.privileged === true ? ["privileged must not be true"] : []),
-      ...texts(at(after.capabilities, "add"))
-        .filter((capability) => privilegedCapabilities.has(capability.replace(/^CAP_/, "")))
-        .map((capability) => `capabilities.add must not have ${capability}`),
-    ]),
+    find: each(managedResources, ({ type, after }) =>
+      /^(docker|kubernetes)_/.test(type) ? leavesOf(after, []).flatMap(privileges) : [],
+    ),
   }),
   rule({
     id: "container-root",
@@ -114,6 +113,18 @@ export const containerRules: readonly ReviewRule[] = [
     }),
   }),
 ];
+
+/** Excess privileges of a container or pod, typed or in a manifest. */
+function privileges([path, value]: readonly [Path, unknown]): readonly string[] {
+  const attribute = path.filter((step) => typeof step === "string").join(".");
+  if (value === true && /(^|\.security_?context\.)privileged$/i.test(attribute)) {
+    return [`${attribute} must not be true`];
+  }
+  const capability = String(value).toUpperCase().replace(/^CAP_/, "");
+  return /(^|\.)capabilities\.add$/.test(attribute) && privilegedCapabilities.has(capability)
+    ? [`${attribute} must not have ${String(value)}`]
+    : [];
+}
 
 const privilegedCapabilities = new Set([
   "ALL",

@@ -3,6 +3,7 @@ import { type PortClaim, portConflicts } from "../../constructs/checks/ports.ts"
 import { isLoopback } from "../../contract/loopback.ts";
 import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import { serviceTypes } from "../facts/chart-documents.ts";
+import { hostPathsOf, runtimeSocket } from "../facts/host-paths.ts";
 import {
   hostAddress,
   option,
@@ -10,12 +11,12 @@ import {
   publishedPorts,
   type ServiceContainer,
   serviceContainers,
-  volumesOf,
 } from "../facts/service-containers.ts";
 import { at, blocks, map, number, optionText, text } from "../facts/values.ts";
 import {
   deploymentsOf,
   environmentOf,
+  managedResources,
   metadataOf,
   podContainers,
   podOf,
@@ -176,18 +177,11 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "docker-socket-mounted",
     severity: "error",
     fix: "remove the mount of the socket",
-    *find(change) {
-      const socket = /(docker|containerd|crio)\.sock$/;
-      for (const { address, after = {} } of resourcesOf(change, "docker_container")) {
-        const sources = [
-          ...volumesOf(after).map(({ hostPath }) => hostPath),
-          ...blocks(after.mounts).map(({ source }) => source),
-        ];
-        for (const source of sources.filter((path) => socket.test(String(path)))) {
-          yield { address, message: `must not mount the socket ${String(source)}` };
-        }
-      }
-    },
+    find: each(managedResources, ({ after }) =>
+      hostPathsOf(after)
+        .filter((path) => runtimeSocket.test(path))
+        .map((path) => `must not mount the socket ${path}`),
+    ),
   }),
   rule({
     id: "docker-endpoint-plain",

@@ -1,7 +1,7 @@
 import { valueAt } from "../../contract/issue-lines.ts";
 import { cached } from "../facts/cached.ts";
 import { blocks, isExpression, isSet } from "../facts/values.ts";
-import { ofType, releasesOf, resourcesOf } from "../facts/workloads.ts";
+import { managedResources, ofType, releasesOf, resourcesOf } from "../facts/workloads.ts";
 import type { Path, ResourceChange, StackChange } from "../input/change.ts";
 import { PathSet } from "../input/path-set.ts";
 import {
@@ -60,7 +60,7 @@ export const secretRules: readonly ReviewRule[] = [
     severity: "error",
     fix: "declare a sensitive variable, which Terraform reads from TF_VAR_…; in a cluster, reference a Secret (keySecret)",
     *find(change) {
-      for (const resource of change.resources.filter(({ mode }) => mode === "managed")) {
+      for (const resource of managedResources(change)) {
         const isPod = /^kubernetes_(?!secret)/.test(resource.type);
         const origin = isPod ? "a Secret" : "a sensitive variable";
         for (const { path, name, text } of namedSecrets(resource.after)) {
@@ -92,8 +92,7 @@ export const secretRules: readonly ReviewRule[] = [
     severity: "error",
     fix: "remove the secret and rotate it: everyone with access to the repository has the old value",
     *find(change) {
-      for (const resource of change.resources) {
-        if (resource.mode !== "managed") continue;
+      for (const resource of managedResources(change)) {
         for (const [path, value] of textsIn(resource.after)) {
           if (path[0] === "//" || isFromSensitiveVariable(resource, path, value)) continue;
           if (!hasSecretPattern(withoutExpressions(value))) continue;
