@@ -1,7 +1,9 @@
 import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Table, type Vector, vectorFromArray } from "apache-arrow";
 import { expect, test } from "vitest";
+import { parquetBytes } from "../../bulk/table/arrow-parquet.ts";
 import { partBytes } from "../../bulk/table/part.ts";
 import { readTable } from "./table.ts";
 
@@ -37,6 +39,22 @@ test.each([
     code: "usage",
     message: `'${folder}' must contain vectors of one model, got m f with 2 values and ${got}`,
   });
+});
+
+test.each([
+  ["uri", { other: vectorFromArray(["a"]) }, "got none"],
+  [
+    "embedding",
+    { uri: vectorFromArray(["a"]), etag: vectorFromArray([""]), embedding: vectorFromArray([[1]]) },
+    "got List<Float64>",
+  ],
+])("names a file that another program wrote, without the column %s", async (name, columns, got) => {
+  const folder = await folderOf({
+    "a.parquet": parquetBytes(new Table(columns as Record<string, Vector>)),
+  });
+  await expect(readTable(folder)).rejects.toThrow(
+    `'${join(folder, "a.parquet")}' must have the column ${name} as 'clipstack bulk' writes it, ${got}`,
+  );
 });
 
 test("names a damaged file", async () => {

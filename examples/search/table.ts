@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import {
+  DataType,
   type FixedSizeList,
   type Float32,
   type Table,
@@ -105,6 +106,15 @@ async function* filesOf(folder: string, columns?: readonly string[]): AsyncGener
       table = tableFromIPC(readParquet(await readFile(file), options).intoIPCStream());
     } catch (cause) {
       throw new CommandError("failed", `'${file}' cannot be read: ${reasonOf(cause)}`, { cause });
+    }
+    for (const name of columns ?? []) {
+      const type = table.getChild(name)?.type;
+      const isRead = name === "embedding" ? DataType.isFixedSizeList(type) : type !== undefined;
+      if (isRead) continue;
+      throw new CommandError(
+        "usage",
+        `'${file}' must have the column ${name} as 'clipstack bulk' writes it, got ${type ?? "none"}`,
+      );
     }
     yield table;
   }

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import pg from "pg";
 import { Index, MetricKind, ScalarKind } from "usearch";
 import { z } from "zod";
-import { CommandError } from "./report.ts";
+import { CommandError, reasonOf } from "./report.ts";
 import type { EmbeddingTable } from "./table.ts";
 
 /** Image that a search found. */
@@ -58,10 +58,16 @@ export async function buildIndex(folder: string, table: EmbeddingTable): Promise
   }
   const sample = [...data.subarray(0, width)];
   const text = JSON.stringify({ model, width, sample, uris });
-  const draft = join(folder, `${files.vectors}.draft`);
-  index.save(draft);
-  await rename(draft, join(folder, files.vectors));
-  await writeFile(join(folder, files.images), text);
+  const draftOf = (name: string) => join(folder, `${name}.draft`);
+  try {
+    index.save(draftOf(files.vectors));
+  } catch (cause) {
+    throw new CommandError("failed", `'${folder}' cannot be written: ${reasonOf(cause)}`, {
+      cause,
+    });
+  }
+  await writeFile(draftOf(files.images), text);
+  for (const name of Object.values(files)) await rename(draftOf(name), join(folder, name));
 }
 
 /** @throws {CommandError} if there is no index */
@@ -70,18 +76,29 @@ export async function openIndex(folder: string): Promise<VectorIndex> {
   if (!existsSync(vectors) || !existsSync(images)) {
     throw new CommandError("usage", `'${folder}' has no index: run 'clipstack-search build' first`);
   }
-  const { model, width, sample, uris } = imagesFile.parse(
-    JSON.parse(await readFile(images, "utf8")),
-  );
-  const index = openUsearch(width);
-  // mapped, not read
-  index.view(vectors);
+  const { index, model, sample, uris } = await readIndex(vectors, images).catch((cause) => {
+    throw new CommandError(
+      "usage",
+      `'${folder}' has a damaged index: ${reasonOf(cause)}; run 'clipstack-search build' again`,
+      { cause },
+    );
+  });
   const search: VectorIndex["search"] = async (vector, limit) => {
     const { keys, distances } = index.search(vector, limit, 0);
     return Array.from(keys, (key, i) => ({ uri: uris[Number(key)]!, cosine: 1 - distances[i]! }));
   };
   const first = { uri: uris[0]!, vector: Float32Array.from(sample) };
   return { model, sample: first, search, close: async () => {} };
+}
+
+async function readIndex(vectors: string, images: string) {
+  const { width, ...facts } = imagesFile.parse(JSON.parse(await readFile(images, "utf8")));
+  const index = openUsearch(width);
+  // mapped, not read
+  index.view(vectors);
+  const [found, expected] = [index.size(), facts.uris.length];
+  if (found !== expected) throw new Error(`${found} vectors of ${expected} images`);
+  return { index, ...facts };
 }
 
 /** Replaces the table `images` of a Postgres database with pgvector. */
