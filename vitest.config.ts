@@ -55,7 +55,8 @@ const onlyCompiled = [
  * parts without files or threads of their own, which the tests of whole servers run compiled.
  */
 const notCompiled = [
-  "inference-image/server/build.test.ts",
+  "inference-image/server/{app,build}.test.ts",
+  "inference-image/openai/remote-images.test.ts",
   "inference-image/gateway/triton-embedder.test.ts",
   "emulator/{ensemble,model-registry,oip-grpc,protocol,reload}.test.ts",
   "http/{drain,open-requests}.test.ts",

@@ -68,10 +68,6 @@ describe("NodePort", () => {
 });
 
 describe("GPUs", () => {
-  test("rejects an index that the host does not have", () => {
-    expect(gpuIndexFindings([0, 4], 4)).toEqual(["gpus must be 0 to 3 (host.count is 4), got 4"]);
-  });
-
   test("rejects a repeated GPU", () => {
     expect(gpuIndexFindings([1, 1], 4)).toEqual(["gpus must not repeat a GPU, got 1 twice"]);
   });
@@ -206,12 +202,6 @@ describe("images", () => {
 });
 
 describe("GPU and image", () => {
-  test("rejects a GPU that is newer than the image", () => {
-    expect(releaseFindings("nvcr.io/nvidia/tritonserver:24.12-py3", gpuCatalogue.b200)).toEqual([
-      "image must be 25.01 or newer for NVIDIA B200 SXM 180 GB (Blackwell), got 'nvcr.io/nvidia/tritonserver:24.12-py3'",
-    ]);
-  });
-
   test.each(Object.values(gpuCatalogue))("accepts the default image for $label", (gpu) => {
     expect(releaseFindings("nvcr.io/nvidia/tritonserver:26.07-py3", gpu)).toEqual([]);
   });

@@ -98,11 +98,3 @@ test("fails on a model with other inputs and outputs", async () => {
     `[model] ${other}: must have the input 'image' FP32 [3, 224, 224] or UINT8 [224, 224, 3], got 'x' FP32 [4]`,
   );
 });
-
-test("fails with one line on a file that is not a model", async () => {
-  const text = join(folder, "text.onnx");
-  await writeFile(text, "real weights\n");
-  await expect(open({ modelPath: text })).rejects.toThrow(
-    /^\[model\] [^\n]*text\.onnx: cannot be loaded: [^\n]*$/,
-  );
-});

@@ -388,7 +388,9 @@ describe("errors", () => {
     const result = stranger.embeddings.create({ model: "photos", input: photo() });
     await expect(result).rejects.toBeInstanceOf(AuthenticationError);
     await expect(result).rejects.toMatchObject({ code: "invalid_api_key" });
-    await expect(stranger.models.list()).rejects.toBeInstanceOf(AuthenticationError);
+    for (const read of [stranger.models.list(), stranger.models.retrieve("photos")]) {
+      await expect(read).rejects.toBeInstanceOf(AuthenticationError);
+    }
   });
 
   test("too many images are too large", async () => {

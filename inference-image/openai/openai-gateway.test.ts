@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import OpenAI, { APIConnectionError, AuthenticationError } from "openai";
+import OpenAI, { APIConnectionError } from "openai";
 import { Agent, type RequestInit, fetch as undiciFetch } from "undici";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { embedPaths } from "../../contract/embed-api.ts";
@@ -77,26 +77,6 @@ test.each([
     const other = expected.data[index]!.embedding;
     const differences = embedding.map((value, at) => Math.abs(value - other[at]!));
     expect(Math.max(...differences)).toBeLessThan(1e-6);
-  }
-});
-
-test("lists the models with their modalities, and retrieves one", async () => {
-  const { data } = await client.models.list();
-  expect(data).toMatchObject([
-    { id: "openclip-vit-b32", modalities: ["image", "text"], dimensions: 512 },
-    { id: "dinov2-small", modalities: ["image"], dimensions: 384 },
-  ]);
-  expect(await client.models.retrieve("dinov2-small")).toEqual(data[1]);
-});
-
-test("a wrong key is an authentication error on every route", async () => {
-  const stranger = clientOf(agent, "another-key-of-enough-length");
-  for (const send of [
-    () => stranger.embeddings.create({ model: defaultModel.name, input: "a lake" }),
-    () => stranger.models.list(),
-    () => stranger.models.retrieve("dinov2-small"),
-  ]) {
-    await expect(send()).rejects.toBeInstanceOf(AuthenticationError);
   }
 });
 

@@ -87,14 +87,6 @@ describe("in this process", () => {
     expect(model).toBe("openclip-vit-b32");
   });
 
-  test("fails with the port number if the port is in use", async () => {
-    const { port, stop } = await listen();
-    await expect(start({ PORT: String(port) })).rejects.toThrow(
-      `port ${port} on 127.0.0.1 is in use: stop the program that uses it, or set PORT`,
-    );
-    await stop();
-  });
-
   describe("with a certificate", () => {
     const agents: Agent[] = [];
     afterEach(async () => {

@@ -33,7 +33,7 @@ async function rateBehindLink(
     );
     const { requestsPerSecond, errors } = await measureLoad(requests, {
       load: withChannels({ kind: "closed loop", concurrency: 16 }, channels),
-      windowSeconds: 2,
+      windowSeconds: 1,
       windows: 3,
       durationSeconds: 60,
       workers: 1,
