@@ -1,6 +1,6 @@
 import type { StackChange } from "../input/change.ts";
-import { at, block, isExpression, isMissing, text } from "./values.ts";
-import { deploymentsOf, podContainers, podOf, releasesOf, resourcesOf } from "./workloads.ts";
+import { at, block, blocks, isExpression, isMissing, text } from "./values.ts";
+import { podOf, podOwnersOf, releasesOf, resourcesOf } from "./workloads.ts";
 
 /** Image of a resource. */
 export interface UsedImage {
@@ -23,10 +23,13 @@ export function imagesOf(change: StackChange): readonly UsedImage[] {
     .filter(({ image }) => !docker.some((other) => other.image === image))
     // built by the project
     .filter(({ image }) => !image.startsWith("clipstack/"));
-  const pods = deploymentsOf(change).flatMap((resource) =>
-    podContainers(podOf(resource).pod).flatMap((container) =>
-      image(resource.address, container.image, text(container.image_pull_policy)),
-    ),
+  const owners = [...podOwnersOf(change), ...resourcesOf(change, "kubernetes_job")];
+  const pods = owners.flatMap((resource) =>
+    ["init_container", "container"]
+      .flatMap((it) => blocks(podOf(resource).pod[it]))
+      .flatMap((container) =>
+        image(resource.address, container.image, text(container.image_pull_policy)),
+      ),
   );
   const charts = releasesOf(change).flatMap(({ address, values }) =>
     ["embed", "triton"].flatMap((component) => {

@@ -279,6 +279,9 @@ test.each<[given: string, name: string, value: unknown, found: number]>([
     1,
   ],
   ["a public key and a password", "ssh_keys", [sshKey, "hunter2"], 1],
+  ["a boolean", "enable_auth", true, 0],
+  ["a reference", "database_secret", "arn:aws:secretsmanager:x:1:secret:a", 0],
+  ["a password", "database_secret", "hunter2", 1],
   ["nothing", "ssh_key", undefined, 1],
   ["an empty text", "ssh_key", "", 1],
 ])("a variable that is given %s", (_, name, value, found) => {

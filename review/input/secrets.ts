@@ -16,11 +16,11 @@ const secretEndings =
 
 /** Names with a secret word whose values are not secret. */
 const harmlessNames =
-  /^(allow_anonymous|key|(public|sort|partition|topology|primary|foreign)_?keys?|(.*_)?(routing|hash|range)_keys?|.*password_key|(.*_)?(existing|pull|tls|credentials|keys)_?secrets?(_.*)?|.*_(file|path|dir|secret_name|key_name)|secret_?name|key_?secret|.*\.(secretname|keysecret)|.*secret_?key_?ref.*|author(ity|s)?|tls_(cert|key)_file|tokeni[sz].*|(.*_)?(max|min|num|number|total)_(.*_)?tokens?|(.*_)?(pad|eos|bos|unk|mask|sep|cls|stop|special)_?tokens?(_ids?)?|.*_(timeout|ttl|lifetime|expiry|interval|seconds|minutes|hours|days|limit|count|length|size|parallelism|enabled))$/;
+  /^(allow_anonymous|key|(public|sort|partition|topology|primary|foreign)_?keys?|(.*_)?(routing|hash|range)_keys?|.*password_key|(.*_)?(existing|pull|tls|credentials|keys)_?secrets?(_.*)?|.*_(file|path|dir|secret_name|key_name)|secret_?name|key_?secret|.*\.(secretname|keysecret)|.*secret_?(key_?)?ref.*|.*from_?secrets?|author(ity|s)?|tls_(cert|key)_file|tokeni[sz].*|(.*_)?(max|min|num|number|total)_(.*_)?tokens?|(.*_)?(pad|eos|bos|unk|mask|sep|cls|stop|special)_?tokens?(_ids?)?|.*_(timeout|ttl|lifetime|expiry|interval|seconds|minutes|hours|days|limit|count|length|size|parallelism|enabled))$/;
 
 /** Names of what belongs to a key or a session without being one: `kms_key_id`, `auth_mode`. */
 const aboutSecrets =
-  /^((.*_)?public_keys?(_.*)?|(.*_)?authorized_keys?|(.*_)?secrets?_arns?|(.*_)?(auth|token)_(url|uri|endpoint)s?|(.*_)?keys?_(ids?|names?|arns?|alias(es)?|types?|usage|specs?|algorithms?|versions?|policy|policies|sizes?|rings?|pairs?(_(id|name))?|rotation(_.*)?|vaults?(_(id|name|uri))?)|(.*_)?(auth|authentication|authorization|session|cookie|token|password|credentials?|cert(ificate)?)_(modes?|types?|methods?|polic(y|ies)|affinity|providers?|schemes?|strateg(y|ies)|backends?|versions?|formats?|algorithms?|domains?|names?|duration|manager|class|rotation(_.*)?)|.*_(header|prefix|suffix|issuer|audience|backend)(_name)?)$/;
+  /^((.*_)?public_keys?(_.*)?|(.*_)?authorized_keys?|(.*_)?secrets?_arns?|(.*_)?(auth|token|secret)_(url|uri|endpoint)s?|(.*_)?keys?_(ids?|names?|arns?|alias(es)?|types?|usage|specs?|algorithms?|versions?|policy|policies|sizes?|rings?|pairs?(_(id|name))?|rotation(_.*)?|vaults?(_(id|name|uri))?)|(.*_)?(auth|authentication|authorization|session|cookie|token|password|credentials?|cert(ificate)?)_(modes?|types?|methods?|polic(y|ies)|affinity|providers?|schemes?|strateg(y|ies)|backends?|versions?|formats?|algorithms?|domains?|names?|duration|manager|class|rotation(_.*)?)|.*_(header|prefix|suffix|issuer|audience|backend)(_name)?)$/;
 
 /** Returns whether a name is that of a secret: `API_KEY`, `registryPassword`, `auth.token`. */
 export function isSecretName(name: string): boolean {
@@ -65,7 +65,7 @@ function decoded(base64: string): string {
 
 /** References to a secret that is kept elsewhere, and names that a shell or a template replaces: `arn:aws:…`, `$(DB_PASSWORD)`. */
 const references =
-  /^(arn:|projects\/|\/subscriptions\/|(vault|ssm|op|sm|secretref):|\$[({]?\w+[)}]?$|\{\{)/;
+  /^(arn:|projects\/|\/subscriptions\/|(vault|ssm|op|sm|secretref):|@Microsoft\.KeyVault\(|\$[({]?\w+[)}]?$|\{\{)/;
 
 /**
  * Returns whether the value of a secret name can be a secret. Public keys and booleans cannot; short values and numbers can only be passwords:
@@ -148,6 +148,8 @@ const secretPatterns: readonly {
     pattern:
       /(password|passwd|token|api[-_]?key|(?<!existing_?)secret[-_]?key|client[-_]?secret|auth)" {0,8}: {0,8}"[^"$]/i,
   },
+  // variable of a container in JSON or YAML: `"name":"API_KEY","value":"…"`
+  { hint: /value"? {0,4}:/, pattern: hasSecretVariable },
   // XML, .netrc
   {
     hint: /passw/i,
@@ -166,10 +168,19 @@ export function hasSecretPattern(text: string): boolean {
   );
 }
 
+function hasSecretVariable(text: string): boolean {
+  const variables = text.matchAll(
+    /name"? {0,4}: {0,4}"?(\w{1,64})"?,?\s{0,40}"?value"? {0,4}: {0,4}"?([^\s"$]{1,256})/g,
+  );
+  return [...variables].some(
+    ([, name = "", value = ""]) => isSecretName(name) && canBeSecret(name, value),
+  );
+}
+
 /** Matches `--password=…` and `API_KEY: …`, but not `MAX_TOKENS=512`. */
 function hasSecretSetting(text: string): boolean {
   const settings = text.matchAll(
-    /(?:password|passwd|secret|token|api[-_]?key|bindpw)[\w-]{0,64}\s{0,8}[=:]\s{0,8}([^\s$][^\s,;&|]{0,64})/gi,
+    /(?:password|passwd|secret|token|api[-_]?key|bindpw)[\w-]{0,64}\s{0,8}[=:][ \t]{0,8}([^\s$][^\s,;&|]{0,64})/gi,
   );
   for (const { index, 0: setting, 1: value = "" } of settings) {
     const start = text.slice(Math.max(0, index - 64), index);

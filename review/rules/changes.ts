@@ -1,6 +1,7 @@
 import { at, isSet, text } from "../facts/values.ts";
 import { environmentBefore, environmentOf } from "../facts/workloads.ts";
 import type { ResourceChange, StackChange } from "../input/change.ts";
+import { asTyped } from "../input/resource-types.ts";
 import { isForgotten, isOneShot, withoutKey } from "../input/stack-facts.ts";
 import { holdsData } from "../input/stored-data.ts";
 import { canonical, isObject } from "../input/value-paths.ts";
@@ -12,16 +13,22 @@ export function removed(
   { always = false } = {},
 ) {
   const matches = types instanceof RegExp ? ({ type }: ResourceChange) => types.test(type) : types;
+  const typed = (it: ResourceChange) => {
+    const { type, values } = asTyped(it.type, it.before ?? {});
+    return { ...it, type, before: values };
+  };
   return (change: StackChange): readonly ResourceChange[] =>
     !always && isDestroyed(change)
       ? []
-      : change.resources.filter(
-          (it) =>
-            (it.action === "delete" || it.action === "replace") &&
-            !isForgotten(it) &&
-            it.mode === "managed" &&
-            matches(it),
-        );
+      : change.resources
+          .map(typed)
+          .filter(
+            (it) =>
+              (it.action === "delete" || it.action === "replace") &&
+              !isForgotten(it) &&
+              it.mode === "managed" &&
+              matches(it),
+          );
 }
 
 function removalText(action: ResourceChange["action"]): string {

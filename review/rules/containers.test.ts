@@ -60,3 +60,37 @@ test("ordinary privileges and mounts pass", () => {
   expect(ids).not.toContain("container-privileged");
   expect(ids).not.toContain("docker-socket-mounted");
 });
+
+test.each(["deployment", "stateful_set_v1", "daemonset", "job_v1"])(
+  "images of a %s have a version",
+  (kind) => {
+    const after = pod({
+      init_container: [{ image: "a:1.2" }, { image: "a" }],
+      container: [{ image: "b:latest" }],
+    });
+    const address = `kubernetes_${kind}.a`;
+    const change = plannedChange([{ address, actions: ["create"], after }]);
+    const found = rules.find(({ id }) => id === "image-version")!.find(change);
+    expect(found.map(({ message }) => /got '(.*)'$/.exec(message)?.[1])).toEqual(["a", "b:latest"]);
+  },
+);
+
+test("a namespace and a volume in manifests are lost as typed ones", () => {
+  const of = (kind: string, name: string) => ({
+    address: `kubernetes_manifest.${name}`,
+    actions: ["delete"],
+    before: { manifest: { kind, metadata: { name } } },
+  });
+  const kept = { address: "terraform_data.a", actions: ["no-op"], before: {}, after: {} };
+  const change = plannedChange([
+    of("Namespace", "prod"),
+    of("PersistentVolumeClaim", "data"),
+    kept,
+  ]);
+  expect(
+    rules.flatMap((rule) => rule.find(change).map((it) => `${rule.id}: ${it.message}`)),
+  ).toEqual([
+    "volume-lost: the volume data is destroyed",
+    "namespace-lost: the namespace prod is destroyed, with everything in it",
+  ]);
+});

@@ -4,13 +4,7 @@ import { blocks, isExpression, isSet } from "../facts/values.ts";
 import { managedResources, ofType, releasesOf, resourcesOf } from "../facts/workloads.ts";
 import type { Path, ResourceChange, StackChange } from "../input/change.ts";
 import { PathSet } from "../input/path-set.ts";
-import {
-  canBeSecret,
-  hasSecretPattern,
-  isPublicKey,
-  isSecretName,
-  namedSecrets,
-} from "../input/secrets.ts";
+import { canBeSecret, hasSecretPattern, isSecretName, namedSecrets } from "../input/secrets.ts";
 import { isObject, textsIn } from "../input/value-paths.ts";
 import { each, type ReviewRule, type RuleMatch, rule } from "./rule.ts";
 
@@ -120,9 +114,11 @@ export const secretRules: readonly ReviewRule[] = [
       for (const [name, body] of Object.entries(variables)) {
         const [variable] = blocks(body);
         if (variable === undefined || !isSecretName(name) || objectKeys.test(name)) continue;
-        // `ssh_key` with a public key
-        const given = textsIn(change.plan?.variables.values[name] ?? variable.default);
-        if (given.length > 0 && given.every(([, text]) => isPublicKey(text))) continue;
+        // `ssh_key` with a public key, `enable_auth` with a boolean
+        const value = change.plan?.variables.values[name] ?? variable.default;
+        const given = textsIn(value).filter(([, text]) => text !== "");
+        const isOther = typeof value === "boolean" || typeof value === "number" || given.length > 0;
+        if (isOther && !given.some(([, text]) => canBeSecret(name, text))) continue;
         const isHidden = variable.sensitive === true || variable.ephemeral === true;
         if (!isHidden) yield { message: `variable ${name} must be sensitive` };
         if (isSet(variable.default) && variable.default !== "") {
