@@ -209,8 +209,11 @@ test("fails if the model is another one than that of the vectors", async () => {
 test("stops if too many images fail", async () => {
   const [source, job] = [await temporaryFolder(), await temporaryFolder()];
   for (let index = 0; index < 30; index++) await writeFile(join(source, `${index}.jpg`), "none");
-  await plannedJob(source, job);
+  await plannedJob(source, job, { shardImages: 30 });
   await expect(runBulkWorker(await tinyWorker(job))).rejects.toThrow(
     /^11 of 11 images failed, more than BULK_MAX_ERROR_SHARE 0\.05; the latest: unsupported_media_type: is not a JPEG, PNG or WebP file$/,
   );
+  // otherwise a second run would succeed
+  await sleep(200);
+  expect(await filesIn(job, "records")).toEqual([]);
 });

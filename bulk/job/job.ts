@@ -161,6 +161,11 @@ export async function readJson<T extends z.ZodType>(
   return text === undefined ? undefined : parseFile(schema, text, `${store.address}/${key}`);
 }
 
+/** Escapes control characters: a file name may contain line breaks and escape sequences. */
+export function singleLine(text: string): string {
+  return text.replace(/\p{Cc}/gu, (character) => JSON.stringify(character).slice(1, -1));
+}
+
 /** Parses a file of a job. */
 export function parseFile<T extends z.ZodType>(schema: T, text: string, name: string): z.infer<T> {
   return parseAs(schema, parseJson(text, name), name);

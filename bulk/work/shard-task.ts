@@ -30,6 +30,8 @@ export interface ShardContext {
   /** Index of this worker. */
   readonly worker: number;
   readonly staleSeconds: number;
+  /** Aborted when the worker stops; a shard with too many errors must not count as done. */
+  readonly signal: AbortSignal;
   /** Called for each image with a result. */
   onImage(problem: ImageProblem | undefined, bytes: number): void;
 }
@@ -91,7 +93,7 @@ export class ShardTask {
    * @returns Resolves when the part and the record are written. The next shard can be started before.
    */
   async start(): Promise<{ readonly finished: Promise<ShardRecord> }> {
-    const { store, job, reader, pipeline, onImage } = this.#context;
+    const { store, job, reader, pipeline, signal, onImage } = this.#context;
     const entries = await readManifest(store, job, this.shard);
     const earlier = await this.#earlierRows();
     const rows: EmbeddedImage[] = [];
@@ -140,6 +142,7 @@ export class ShardTask {
     }
     const finish = async () => {
       await Promise.all(settled);
+      signal.throwIfAborted();
       return await this.#publish(
         rows.filter((row) => row !== undefined),
         failures,

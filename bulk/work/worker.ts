@@ -1,5 +1,13 @@
 import { UserError } from "../../contract/user-error.ts";
-import { type BulkJob, doneShards, jobModel, keys, readJob, readJson } from "../job/job.ts";
+import {
+  type BulkJob,
+  doneShards,
+  jobModel,
+  keys,
+  readJob,
+  readJson,
+  singleLine,
+} from "../job/job.ts";
 import { openSourceReader } from "../job/source.ts";
 import { openStore } from "../store/open-store.ts";
 import type { Store } from "../store/store.ts";
@@ -74,6 +82,7 @@ export async function runBulkWorker(
       fingerprint,
       worker: env.JOB_COMPLETION_INDEX,
       staleSeconds: env.BULK_STALE_SECONDS,
+      signal: stop.signal,
       onImage(problem: ImageProblem | undefined, bytes: number) {
         counts.images += 1;
         counts.bytes += bytes;
@@ -82,7 +91,7 @@ export async function runBulkWorker(
         if (problem !== undefined && counts.errors > allowed) {
           stop.abort(
             new WorkerError(
-              `${counts.errors} of ${counts.images} images failed, more than BULK_MAX_ERROR_SHARE ${env.BULK_MAX_ERROR_SHARE}; the latest: ${problem.code}: ${problem.reason}`,
+              `${counts.errors} of ${counts.images} images failed, more than BULK_MAX_ERROR_SHARE ${env.BULK_MAX_ERROR_SHARE}; the latest: ${problem.code}: ${singleLine(problem.reason)}`,
             ),
           );
         }

@@ -1,3 +1,4 @@
+import { singleLine } from "../../bulk/job/job.ts";
 import type { PlanResult } from "../../bulk/job/plan.ts";
 import { errorCount, type JobStatus } from "../../bulk/job/status.ts";
 import type { Verification } from "../../bulk/verify.ts";
@@ -103,7 +104,7 @@ export function verificationText({
 }: Verification): string {
   const cosine = lowestCosine === undefined ? "" : `, lowest cosine ${lowestCosine.toFixed(6)}`;
   return [
-    ...findings,
+    ...findings.map(singleLine),
     `${counted(shards, "shard")}: ${counted(rows, "row")}, ${counted(failures, "error")}; ${formatCount(sampled)} embedded again${cosine}`,
     findings.length === 0 ? "the table is complete" : counted(findings.length, "finding"),
   ].join("\n");
