@@ -68,6 +68,8 @@ export interface StackChange {
     readonly variable?: unknown;
     /** Changed outputs that are not sensitive, in a plan. */
     readonly outputs?: unknown;
+    /** Arguments of modules by address, in a plan. */
+    readonly calls?: unknown;
   };
   /** Configuration before the change, if known. */
   readonly configurationBefore?: StackChange["configuration"];

@@ -112,6 +112,17 @@ export function provisionersIn(module: unknown): Values {
   );
 }
 
+/** Arguments of all module calls, constants as values, by address. */
+export function argumentsIn(module: unknown, prefix = ""): Values {
+  const calls = isObject(module) && isObject(module.module_calls) ? module.module_calls : {};
+  const all = Object.entries(calls).flatMap(([name, call]) => {
+    const { expressions, module: inner } = isObject(call) ? call : {};
+    const own = plainValues(isObject(expressions) ? expressions : {});
+    return [[`${prefix}${name}`, own], ...Object.entries(argumentsIn(inner, `${prefix}${name}.`))];
+  });
+  return Object.fromEntries(all);
+}
+
 /** Expressions of all resources, constants as values, by address. */
 export function literalsIn(module: unknown): ReadonlyMap<string, Values> {
   return new Map(

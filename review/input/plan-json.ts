@@ -3,6 +3,7 @@ import { environmentOutput } from "../../contract/environment.ts";
 import type { StackChange } from "./change.ts";
 import { parseJson, validated } from "./json-file.ts";
 import {
+  argumentsIn,
   factsOfPlan,
   literalsIn,
   plainValues,
@@ -161,6 +162,7 @@ function configurationOf({
     terraform: { required_providers: Object.fromEntries(required) },
     provider: Object.fromEntries(provider),
     variable: configuration.root_module?.variables ?? {},
+    calls: argumentsIn(configuration.root_module),
     outputs: Object.fromEntries(
       Object.entries(outputs ?? {})
         .filter(([, it]) => it.actions.join() !== "no-op" && it.after_sensitive !== true)

@@ -103,6 +103,15 @@ test("a value that Terraform marks as sensitive passes, unless the configuration
   ]);
 });
 
+test("arguments of modules are examined", () => {
+  const argument = (value: object) => ({ expressions: { password: value } });
+  const inner = { module_calls: { user: argument({ constant_value: "hunter2" }) } };
+  const module_calls = { a: argument({ references: ["var.a"] }), b: { module: inner } };
+  expect(found([], { configuration: { root_module: { module_calls } } })).toEqual([
+    "secret-plain-text: module.b.user.password must come from a sensitive variable, got a literal value",
+  ]);
+});
+
 test("settings of providers and outputs are examined", () => {
   const change = (value: unknown, after_sensitive: boolean) => ({
     actions: ["create"],

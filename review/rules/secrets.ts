@@ -5,7 +5,7 @@ import { managedResources, ofType, releasesOf, resourcesOf } from "../facts/work
 import type { Path, ResourceChange, StackChange } from "../input/change.ts";
 import { PathSet } from "../input/path-set.ts";
 import { canBeSecret, hasSecretPattern, isSecretName, namedSecrets } from "../input/secrets.ts";
-import { isObject, textsIn } from "../input/value-paths.ts";
+import { isObject, isUnset, sameValue, textsIn } from "../input/value-paths.ts";
 import { each, type ReviewRule, type RuleMatch, rule } from "./rule.ts";
 
 const sensitivePaths = cached(({ sensitive }: ResourceChange) => new PathSet(sensitive));
@@ -41,7 +41,8 @@ function* literalSecretData(change: StackChange): Generator<RuleMatch> {
 
 /** Parts of a stack besides resources and variables that Terraform prints or the repository contains. */
 function otherParts({ configuration }: StackChange) {
-  return { provider: configuration?.provider, output: configuration?.outputs };
+  const { provider, outputs: output, calls: module } = configuration ?? {};
+  return { provider, output, module };
 }
 
 /** Variables for the key of an object in a bucket. */
@@ -113,15 +114,21 @@ export const secretRules: readonly ReviewRule[] = [
       if (!isObject(variables)) return;
       for (const [name, body] of Object.entries(variables)) {
         const [variable] = blocks(body);
-        if (variable === undefined || !isSecretName(name) || objectKeys.test(name)) continue;
-        // `ssh_key` with a public key, `enable_auth` with a boolean
+        if (variable === undefined || objectKeys.test(name)) continue;
         const value = change.plan?.variables.values[name] ?? variable.default;
         const given = textsIn(value).filter(([, text]) => text !== "");
-        const isOther = typeof value === "boolean" || typeof value === "number" || given.length > 0;
-        if (isOther && !given.some(([, text]) => canBeSecret(name, text))) continue;
+        // `ssh_key` with a public key, `enable_auth` with a boolean
+        const isOther = (isSet(value) && typeof value !== "string") || given.length > 0;
+        const isSecret =
+          isSecretName(name) && (!isOther || given.some(([, text]) => canBeSecret(name, text)));
+        // `database` with `{ password: … }`
+        const hasSecret =
+          namedSecrets({ [name]: value }).length > 0 ||
+          given.some(([, text]) => hasSecretPattern(withoutExpressions(text)));
+        if (!isSecret && !hasSecret) continue;
         const isHidden = variable.sensitive === true || variable.ephemeral === true;
         if (!isHidden) yield { message: `variable ${name} must be sensitive` };
-        if (isSet(variable.default) && variable.default !== "") {
+        if (!isUnset(variable.default) && (isSecret || sameValue(value, variable.default))) {
           yield { message: `variable ${name} must have no default` };
         }
       }
