@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
@@ -6,6 +7,7 @@ import { perGpuHostPorts } from "../../contract/ports.ts";
 import type { ShippedEnvironment } from "../../stacks/settings/environment-files.ts";
 import { testDocker } from "./test-docker.ts";
 import { buildImage, serverImage } from "./test-image.ts";
+import { embedOnce } from "./test-load.ts";
 import {
   builtImage,
   keepLockedMemoryLimit,
@@ -31,6 +33,9 @@ const missing =
   (runtimes.includes('"nvidia"') ? "" : "the engine has no runtime 'nvidia'") ||
   (portsInUse.includes(true) ? "ports 8010 to 8042 are not all free" : "");
 
+const photo = await readFile(
+  fileURLToPath(new URL("../../model-tools/samples/dunes.jpg", import.meta.url)),
+);
 const uuids = [0, 1, 2, 3].map((index) => `GPU-8a56a4bc-184b-a047-2620-be16fdbd5b4${index}`);
 
 describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (skipped: ${missing})`}`, () => {
@@ -99,18 +104,16 @@ describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (skipped: ${mi
     visible: [`NVIDIA_VISIBLE_DEVICES=${id}`],
   });
 
-  test.each([
-    ["index", 0, "0"],
-    ["UUID", uuids[0], uuids[0]],
-  ])("one GPU by %s is requested as a device", async (_, gpu, id) => {
+  test("one GPU by UUID is requested as a device", async () => {
+    const gpus = [uuids[0]];
     await deploy("single-gpu", {
       host: host(1),
       embed: { enabled: false, image: builtImage() },
-      tritonOnnx: { image, gpus: [gpu], ports: tritonPortsOf(ports[0]!) },
-      tritonTrt: { image, gpus: [gpu], ports: tritonPortsOf(ports[1]!) },
+      tritonOnnx: { image, gpus, ports: tritonPortsOf(ports[0]!) },
+      tritonTrt: { image, gpus, ports: tritonPortsOf(ports[1]!) },
     });
-    expect(await gpusOf("single-gpu-triton-onnx")).toEqual(one(id!));
-    expect(await gpusOf("single-gpu-triton-trt")).toEqual(one(id!));
+    expect(await gpusOf("single-gpu-triton-onnx")).toEqual(one(uuids[0]!));
+    expect(await gpusOf("single-gpu-triton-trt")).toEqual(one(uuids[0]!));
     expect(await project.plan("single-gpu")).toEqual([]);
   });
 
@@ -119,30 +122,38 @@ describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (skipped: ${mi
       host: host(4),
       embed: { image: builtImage(), port: ports[2] },
       tritonOnnx: { image, gpus: [0, 1, 2, 3], ports: tritonPortsOf(ports[0]! + 3) },
-      tritonTrt: { enabled: false },
+      tritonTrt: { image, gpus: [0, 1, 2, 3], ports: tritonPortsOf(ports[1]! + 3) },
     });
-    expect(await gpusOf("multi-gpu-4x-triton-onnx")).toEqual({
-      runtime: "nvidia",
-      requests: [],
-      visible: ["NVIDIA_VISIBLE_DEVICES=0,1,2,3"],
-    });
+    for (const name of ["triton-onnx", "triton-trt"]) {
+      expect(await gpusOf(`multi-gpu-4x-${name}`)).toEqual({
+        runtime: "nvidia",
+        requests: [],
+        visible: ["NVIDIA_VISIBLE_DEVICES=0,1,2,3"],
+      });
+    }
     expect(await gpusOf("multi-gpu-4x-embed")).toEqual({
       runtime: "runc",
       requests: [],
       visible: [],
     });
+    expect(await embedOnce(`http://127.0.0.1:${ports[2]}`, photo)).toHaveLength(512);
+    expect(await project.plan("multi-gpu-4x")).toEqual([]);
   });
 
-  test("four Triton servers with one GPU each request one device each", async () => {
+  test("four Triton servers with one GPU each replace them, and request one device each", async () => {
     await deploy("multi-gpu-4x", {
       topology: "per-gpu",
       host: host(4),
       embed: { image: builtImage(), port: ports[2] },
       perGpu: { image, gpus: [3, 1, 2, 0] },
     });
-    const asked = await Promise.all(
-      [0, 1, 2, 3].map((index) => gpusOf(`multi-gpu-4x-triton-${index}`)),
-    );
+    const tritons = [0, 1, 2, 3].map((index) => `multi-gpu-4x-triton-${index}`);
+    const running = await docker.lines("ps", "--format", "{{.Names}}");
+    expect(running.filter((name) => name.startsWith("multi-gpu-4x-")).sort()).toEqual([
+      "multi-gpu-4x-embed",
+      ...tritons,
+    ]);
+    const asked = await Promise.all(tritons.map(gpusOf));
     expect(asked).toEqual(["3", "1", "2", "0"].map(one));
   });
 });

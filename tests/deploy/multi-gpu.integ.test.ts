@@ -9,7 +9,7 @@ import { testCertificate } from "../../http/test-certificate.ts";
 import { hostDrillNames, parseDrillRecord } from "../../verify/drills/drill-record.ts";
 import { testDocker } from "./test-docker.ts";
 import { embedOnce, keepSending, until } from "./test-load.ts";
-import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
+import { builtImage, type TestProject, testProject } from "./test-project.ts";
 
 /** Four Triton servers behind a gateway, on the CPU with the tiny model: one container per declared GPU. */
 
@@ -27,19 +27,21 @@ describe.skipIf(missing !== "")(
   () => {
     let project: TestProject;
     let before: readonly string[];
-    let ports: readonly number[];
+    let port: number;
     let url: string;
 
-    const settings = (more: Readonly<Record<string, unknown>>) =>
+    const perGpu = (
+      perGpu: Readonly<Record<string, unknown>>,
+      embed: Readonly<Record<string, unknown>> = {},
+    ) =>
       project.settings("multi-gpu-4x", {
         accelerator: "cpu",
         host: { docker: docker.endpoint },
         network: "clipstack-test-multi-gpu",
-        embed: { port: ports[0], image: builtImage() },
-        ...more,
+        embed: { port, image: builtImage(), ...embed },
+        topology: "per-gpu",
+        perGpu: { server: "emulator", ...perGpu },
       });
-    const perGpu = (perGpu: Readonly<Record<string, unknown>>) =>
-      settings({ topology: "per-gpu", perGpu: { server: "emulator", ...perGpu } });
     const tritons = [0, 1, 2, 3].map((index) => `multi-gpu-4x-triton-${index}`);
     const startedAt = () =>
       Promise.all(
@@ -64,33 +66,21 @@ describe.skipIf(missing !== "")(
     beforeAll(async () => {
       before = await docker.contents();
       project = await testProject({ docker });
-      ports = await freePorts(3);
-      url = `http://127.0.0.1:${ports[0]}`;
+      [port = 0] = await freePorts(1);
+      url = `http://127.0.0.1:${port}`;
     });
     afterAll(() => project?.remove());
 
-    test("deploys one Triton server per backend across all GPUs behind the gateway", async () => {
-      await settings({
-        tritonOnnx: { server: "emulator", ports: tritonPortsOf(ports[1]!) },
-        tritonTrt: { server: "emulator", ports: tritonPortsOf(ports[2]!) },
-      });
-      const { code, output } = await project.deploy("multi-gpu-4x");
-      expect(code, output).toBe(0);
-      expect(await embedOnce(url, photo)).toHaveLength(512);
-      expect(await project.plan("multi-gpu-4x")).toEqual([]);
-    });
-
-    test("the other topology replaces it: one Triton server per GPU", async () => {
+    test("deploys one Triton server per GPU behind the gateway", async () => {
       await perGpu({});
       const { code, output } = await project.deploy("multi-gpu-4x");
       expect(code, output).toBe(0);
       const { services } = await project.output("multi-gpu-4x");
-      const names = ["embed", "triton-0", "triton-1", "triton-2", "triton-3"];
-      expect(services.map(({ name }) => name)).toEqual(names);
-      const running = await docker.lines("ps", "--format", "{{.Names}}");
-      expect(running.filter((name) => name.startsWith("multi-gpu-4x-")).sort()).toEqual(
-        names.map((name) => `multi-gpu-4x-${name}`),
-      );
+      expect(services.map(({ name }) => `multi-gpu-4x-${name}`)).toEqual([
+        "multi-gpu-4x-embed",
+        ...tritons,
+      ]);
+      expect(await embedOnce(url, photo)).toHaveLength(512);
     });
 
     test("verify passes", async () => {
@@ -169,11 +159,10 @@ describe.skipIf(missing !== "")(
       const pair = testCertificate();
       await writeFile(certificate, pair.cert);
       await writeFile(key, pair.key);
-      await settings({
-        topology: "per-gpu",
-        perGpu: { server: "emulator", maxQueueDelayMicroseconds: 2_000, modelControl: "none" },
-        embed: { port: ports[0], image: builtImage(), tls: { certificate, key } },
-      });
+      await perGpu(
+        { maxQueueDelayMicroseconds: 2_000, modelControl: "none" },
+        { tls: { certificate, key } },
+      );
       const deployed = await project.deploy("multi-gpu-4x");
       expect(deployed.code, deployed.output).toBe(0);
       // as a killed drill leaves them
