@@ -29,7 +29,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Whether a server still answers after a run, and which folders of candidates still exist. */
+/** State after a run: whether the server still responds, and the folders of candidates that exist. */
 const remains = async () => {
   const answers = await fetch("http://127.0.0.1:18002/healthz").then(
     () => true,

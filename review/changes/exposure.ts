@@ -1,7 +1,7 @@
 import { isLoopback } from "../../contract/loopback.ts";
 import { grpcTarget } from "../../contract/server/server-env.ts";
 import { chartDocuments, chartKey } from "../facts/chart-documents.ts";
-import { normalPath, runtimeSocket } from "../facts/host-paths.ts";
+import { isSensitivePath, normalPath, runtimeSocket } from "../facts/host-paths.ts";
 import type { Values } from "../input/change.ts";
 import { baseType, type ExaminedType } from "../input/resource-types.ts";
 import { hidden } from "../input/secrets.ts";
@@ -242,14 +242,6 @@ function privilegesOf(values: Values): readonly ResourceExposure[] {
   return found.map(privilege);
 }
 
-/** Folders and files of a host whose mount is equivalent to root access, or contains keys or sockets. */
-const sensitiveHostPaths = [
-  /^\/((bin|boot|dev|etc|home|lib|opt|proc|root|run|sbin|srv|sys|usr|var|var\/lib|var\/run)?$|(boot|proc|root|run|sys|var\/run)\/)/,
-  /^\/dev\/(?!(shm|null|zero|u?random)$)|^\/home\/[^/]+(\/\.|$)|[./-]sock(et)?$/,
-  /^\/var\/lib\/(docker|containerd|kubelet|etcd|rancher)(\/|$)/,
-  /^\/etc\/(kubernetes|shadow|passwd|sudoers|ssh|cron|systemd|docker|pam\.d|ssl\/private|letsencrypt)/,
-];
-
 function hostPathRisks(source: string, owner: string): readonly string[] {
   const path = normalPath(source);
   if (runtimeSocket.test(path)) {
@@ -259,9 +251,7 @@ function hostPathRisks(source: string, owner: string): readonly string[] {
         : "mounts the container runtime socket",
     ];
   }
-  return sensitiveHostPaths.some((it) => it.test(path))
-    ? [`${safe(path, /^[\w./-]{1,100}$/)} of ${owner} is mounted`]
-    : [];
+  return isSensitivePath(path) ? [`${safe(path, /^[\w./-]{1,100}$/)} of ${owner} is mounted`] : [];
 }
 
 const nameFormat = /^[\w.*:/-]{1,253}$/;

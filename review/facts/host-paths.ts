@@ -6,6 +6,18 @@ import { textsIn } from "../input/value-paths.ts";
 export const runtimeSocket =
   /(docker|containerd|crio|cri-dockerd|podman)\.sock(\.raw)?$|[/\\]docker_engine$/;
 
+/** Folders and files of a host whose mount is equivalent to root access, or contains keys or sockets. */
+const sensitiveHostPaths = [
+  /^\/((bin|boot|dev|etc|home|lib|opt|proc|root|run|sbin|srv|sys|usr|var|var\/lib|var\/run)?$|(boot|proc|root|run|sys|var\/run)\/)/,
+  /^\/dev\/(?!(shm|null|zero|u?random)$)|^\/home\/[^/]+(\/\.|$)|[./-]sock(et)?$/,
+  /^\/var\/lib\/(docker|containerd|kubelet|etcd|rancher)(\/|$)/,
+  /^\/etc\/(kubernetes|shadow|passwd|sudoers|ssh|cron|systemd|docker|pam\.d|ssl\/private|letsencrypt)/,
+];
+
+export function isSensitivePath(path: string): boolean {
+  return sensitiveHostPaths.some((it) => it.test(path));
+}
+
 /** Attributes with a path of the host: of containers and services on Docker, its volumes, pods, and volumes of a cluster. */
 const hostPathNames = /(^|\.)(host_?path(\.path)?|mounts\.source|driver_opts\.device)$/i;
 

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect } from "node:tls";
 import { fileURLToPath } from "node:url";
-import { Agent, request } from "undici";
+import { Agent } from "undici";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { issueCertificate } from "./test-certificate.ts";
 import {
@@ -19,7 +19,7 @@ import {
 import { testDocker } from "./test-docker.ts";
 import { imageWithWeights } from "./test-image.ts";
 import { findsProvider } from "./test-kind-project.ts";
-import { keepSending } from "./test-load.ts";
+import { keepSending, statusWithKey } from "./test-load.ts";
 import { type TestProject, testProject } from "./test-project.ts";
 
 /** A gateway with HTTPS and keys, and two Triton servers, from the chart on an existing cluster, on the CPU. */
@@ -147,21 +147,12 @@ describe.skipIf(missing !== "")(
 
     test("a renewed certificate and other keys are used under load, without a failed request", async () => {
       const ca = await readFile(join(access, "ca.crt"));
+      const url = `https://127.0.0.1:${cluster.hostPort}`;
       /** Sends an image on a connection of its own. */
       const statusOf = async (key: string) => {
         const dispatcher = new Agent({ connect: { ca } });
         try {
-          const { statusCode, body } = await request(
-            `https://127.0.0.1:${cluster.hostPort}/embed`,
-            {
-              dispatcher,
-              method: "POST",
-              headers: { "content-type": "image/jpeg", authorization: `Bearer ${key}` },
-              body: photo,
-            },
-          );
-          await body.dump();
-          return statusCode;
+          return await statusWithKey(dispatcher, url, photo, key);
         } finally {
           await dispatcher.close();
         }

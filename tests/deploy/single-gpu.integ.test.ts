@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { Agent, request } from "undici";
+import { Agent } from "undici";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { readBenchRecord } from "../../bench/record/bench-record.ts";
@@ -16,7 +16,14 @@ import { dashboardQueries, isNumber, runnable } from "../../monitoring/test-quer
 import { issueCertificate } from "./test-certificate.ts";
 import { testDocker } from "./test-docker.ts";
 import { keptImage } from "./test-image.ts";
-import { embedOnce, isReady, keepSending, restartGapMs, watchReadiness } from "./test-load.ts";
+import {
+  embedOnce,
+  isReady,
+  keepSending,
+  restartGapMs,
+  statusWithKey,
+  watchReadiness,
+} from "./test-load.ts";
 import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
 
 const fp32Name = tritonModelName(defaultModel, "fp32");
@@ -298,16 +305,7 @@ describe.skipIf(missing !== "")(
 
       const dispatcher = new Agent({ connect: { ca: await readFile(join(access, "ca.crt")) } });
       const url = embedUrl.replace("http:", "https:");
-      const statusOf = async (key: string) => {
-        const { statusCode, body } = await request(`${url}/embed`, {
-          dispatcher,
-          method: "POST",
-          headers: { "content-type": "image/jpeg", authorization: `Bearer ${key}` },
-          body: photo,
-        });
-        await body.dump();
-        return statusCode;
-      };
+      const statusOf = (key: string) => statusWithKey(dispatcher, url, photo, key);
       let key: string = keys[0];
       const load = keepSending(async () => {
         const status = await statusOf(key);

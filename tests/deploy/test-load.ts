@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { type Dispatcher, request } from "undici";
 import type { Docker } from "./test-docker.ts";
 
 /** Test fixture: continuous requests during a change, and their outcome. */
@@ -74,6 +75,23 @@ export async function embedOnce(
     throw new Error(`status ${answer.status}: ${(await answer.text()).slice(0, 200)}`);
   const { embeddings } = (await answer.json()) as { readonly embeddings: readonly number[][] };
   return embeddings[0] ?? [];
+}
+
+/** Sends one image with a key. @returns the status of the response */
+export async function statusWithKey(
+  dispatcher: Dispatcher,
+  url: string,
+  image: Uint8Array,
+  key: string,
+): Promise<number> {
+  const { statusCode, body } = await request(`${url}/embed`, {
+    dispatcher,
+    method: "POST",
+    headers: { "content-type": "image/jpeg", authorization: `Bearer ${key}` },
+    body: image,
+  });
+  await body.dump();
+  return statusCode;
 }
 
 /** Readiness of services over time. */
